@@ -1,0 +1,1 @@
+"""What every service shares; each folder's first lines say what lives there and what does not."""
