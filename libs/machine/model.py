@@ -76,6 +76,8 @@ class ConfigurationSpec(_Object, frozen=True, kw_only=True):
 
     secret_ref: SecretKey
     apply: Apply = Apply.NO_REBOOT
+    """What may be done after the first send when the Secret changes: only report it (Initial), apply it when no reboot
+    is needed (NoReboot, the default), or let the node reboot (Auto)."""
     enforce: bool = False
     """Also undo what was changed on the node itself."""
 
@@ -108,6 +110,7 @@ class TalosMachineSpec(_Object, frozen=True, kw_only=True):
     endpoint: Annotated[str, Meta(min_length=1, max_length=262)]
     """IP address or DNS name, optional port (default 50000); IPv6 with a port in brackets."""
     identity: Identity = Identity()
+    """Who the box is: SMBIOS UUID, serial number and permanent MACs. Set at creation, then immutable."""
     hostname: Annotated[str, Meta(max_length=253)] = ""
     """Name of its Kubernetes Node, if fixed."""
     approved: bool = False
@@ -181,19 +184,25 @@ class TalosMachineStatus(_Object, frozen=True, kw_only=True):
     """What nodetrail knows; `observed*` belongs to the status writer, the rest to the reconciler."""
 
     observed_endpoint: str = ""
+    """Where the node answers; dialled while `observedEndpointFor` equals `spec.endpoint`."""
     observed_endpoint_for: str = ""
     """The `spec.endpoint` that the observed one replaces; another one puts the observation out of force."""
     observed_source: Source | None = None
+    """Which kind of evidence it was."""
     observed_at: Timestamp | None = None
     """When the evidence was made, to the microsecond."""
     node_name: str = ""
+    """Its Kubernetes Node, as the node itself told in an authenticated read."""
     node_addresses: tuple[str, ...] = ()
     """InternalIPs that the Kubernetes Node listed at the last successful read."""
     maintenance: Annotated[tuple[MaintenanceSighting, ...], Meta(max_length=4)] = ()
+    """Maintenance certificates seen under this identity, for the operator to compare and pin; the newest four."""
     configuration: ConfigurationStatus | None = None
     last_read: Timestamp | None = None
+    """Time of the last authenticated read, written when `Ready` changes and else hourly."""
     operation: OperationStatus | None = None
     conditions: tuple[Condition, ...] = ()
+    """Ready, IdentityConflict and AddressFlapping."""
 
 
 class TalosMachine(_Object, frozen=True, kw_only=True):
