@@ -37,6 +37,10 @@ class Boxes:
         """Put one more box on the site; the body is an entry of the fleet file."""
         return await self._ask("POST", "/nodes", box)
 
+    async def add_hostile(self, *, address: str, kind: str) -> dict[str, Any]:
+        """Put something broken at an address; `kind` is one of the simulator's hostile boxes."""
+        return await self._ask("POST", "/hostile", {"address": address, "kind": kind})
+
     async def switch(self, name: str, action: str, **body: object) -> dict[str, Any]:
         """Do something to a box: power-off, power-on, power-cycle, move, wipe, trouble, kubelet."""
         return await self._ask("POST", f"/nodes/{name}/{action}", body)

@@ -23,10 +23,11 @@ class NotSeenError(Exception):
 class Operator:
     """One operator at one API server."""
 
-    def __init__(self, api: kube.Kube, namespace: str) -> None:
+    def __init__(self, api: kube.Api, namespace: str) -> None:
         self.api = api
         self.namespace = namespace
         self._changed = asyncio.Event()
+        self._listener: Callable[[], None] = lambda: None
         self._store: kube.Store[TalosMachine] = kube.Store(api, kube.MACHINES, on_change=self._on_change)
 
     @property
@@ -68,8 +69,14 @@ class Operator:
             manager=MANAGER,
         )
 
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call this, too, after every change of a machine, and once now."""
+        self._listener = listener
+        listener()
+
     def _on_change(self, _old: TalosMachine | None, _new: TalosMachine | None) -> None:
         self._changed.set()
+        self._listener()
 
     async def run(self) -> None:
         """Keep the watch; `operator_at` does this."""

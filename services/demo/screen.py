@@ -27,6 +27,7 @@ class Screen(Protocol):
     def begin(self, name: str, shows: str) -> None: ...
     def held(self, evidence: str) -> None: ...
     def failed(self, why: str) -> None: ...
+    def say(self, text: str) -> None: ...
     def machines(self, machines: dict[str, TalosMachine]) -> None: ...
 
 
@@ -63,6 +64,9 @@ class PlainScreen:
     def failed(self, why: str) -> None:
         self._say(f"FAIL {self._name}: {why}")
 
+    def say(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True, markup=False)
+
     def machines(self, machines: dict[str, TalosMachine]) -> None:
         for name, machine in sorted(machines.items()):
             row = _Row(name, machine)
@@ -84,6 +88,7 @@ class LiveScreen:
         self._outcome: dict[str, tuple[str, str]] = {}
         self._now = ""
         self._machines: dict[str, TalosMachine] = {}
+        self._said: list[str] = []
         self._spinner = Spinner("dots")
         self._live = Live(console=console, refresh_per_second=8, get_renderable=self._draw)
 
@@ -107,6 +112,9 @@ class LiveScreen:
     def failed(self, why: str) -> None:
         self._outcome[self._now] = ("✗", why)
 
+    def say(self, text: str) -> None:
+        self._said.append(text)
+
     def machines(self, machines: dict[str, TalosMachine]) -> None:
         self._machines = dict(machines)
 
@@ -128,7 +136,7 @@ class LiveScreen:
                 row.name, row.declared, Text(row.dials, moved), Text(row.ready, ready), row.reason, row.source
             )
         title = Text("nodetrail: a node that moves is followed", style="bold")
-        return Group(title, Text(), steps, Text(), table, Text())
+        return Group(title, Text(), steps, Text(), table, Text(), *map(Text, self._said))
 
 
 class _Row:
