@@ -27,6 +27,10 @@ _HOST_MESSAGE = (
     "spec.endpoint must be an IP address or a DNS name, with an optional port;"
     " an IPv6 address with a port is written [2001:db8::1]:50000"
 )
+_IDENTITY_MESSAGE = (
+    "spec.identity is set at creation and never changed, added or removed;"
+    " for another box delete the machine and create it anew"
+)
 _SECRET_NAME = _rule(
     "!format.dns1123Subdomain().validate(self).hasValue()",
     "secretRef.name must be the name of a Secret in the machine's own namespace",
@@ -40,13 +44,10 @@ RULES: dict[str, dict[str, Any]] = {
     "": {
         "x-kubernetes-validations": [
             # On the parent, because a rule on the identity itself does not run when it is added or removed.
-            _rule(
-                "self.?identity == oldSelf.?identity",
-                "spec.identity is set at creation and never changed, added or removed;"
-                " for another box delete the machine and create it anew",
-            ),
+            _rule("has(self.identity) == has(oldSelf.identity)", _IDENTITY_MESSAGE),
         ]
     },
+    "identity": {"x-kubernetes-validations": [_rule("self == oldSelf", _IDENTITY_MESSAGE)]},
     "endpoint": {
         "x-kubernetes-validations": [
             _rule(

@@ -33,14 +33,12 @@ def at(schema: Schema, path: str) -> Schema:
 
 
 def _convert(node: Schema, components: dict[str, Any], docs: dict[str, str]) -> Schema:
-    if unknown := node.keys() - _KNOWN:
-        raise TypeError(f"no structural form is known for {sorted(unknown)} in {node}")
-    if "anyOf" in node:
-        [node] = [option for option in node["anyOf"] if option != {"type": "null"}]
-    if "$ref" in node:
-        node = components[node["$ref"]]
+    node = _resolved(node, components)
     made: Schema = {key: node[key] for key in _KEPT if key in node}
-    made.setdefault("type", "string")  # an enum comes without one
+    if "enum" in made:
+        made["type"] = "string"  # msgspec leaves it out
+    if "type" not in made:
+        raise TypeError(f"no structural form is known for {node}")
     if made["type"] == "integer":
         made["format"] = "int64"
     if made["type"] == "array":
@@ -51,6 +49,20 @@ def _convert(node: Schema, components: dict[str, Any], docs: dict[str, str]) -> 
         if required := node.get("required"):
             made["required"] = sorted(required)
     return made
+
+
+def _resolved(node: Schema, components: dict[str, Any]) -> Schema:
+    """Follow a reference, and take the one option of "this or null"."""
+    if unknown := node.keys() - _KNOWN:
+        raise TypeError(f"no structural form is known for {sorted(unknown)} in {node}")
+    if "anyOf" in node:
+        options = [option for option in node["anyOf"] if option != {"type": "null"}]
+        if len(options) != 1:
+            raise TypeError(f"no structural form is known for a union of {options}")
+        return _resolved(options[0], components)
+    if "$ref" in node:
+        return _resolved(components[node["$ref"]], components)
+    return node
 
 
 def _properties(node: Schema, components: dict[str, Any], docs: dict[str, str]) -> Schema:
