@@ -1,0 +1,171 @@
+"""The life of a process: settings, logs, HTTP, signals, and an end that always comes.
+
+Exit codes: 0 after SIGTERM or SIGINT, 1 after an error that nobody handled, 2 for wrong settings.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from importlib import metadata
+from types import FrameType
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Gauge, GCCollector, PlatformCollector, ProcessCollector
+from starlette.types import ASGIApp
+from structlog.typing import FilteringBoundLogger
+
+from libs.runtime import http
+from libs.runtime.health import Health
+from libs.runtime.logs import log, set_up_logs
+from libs.runtime.settings import CommonSettings, SettingsError, settings_from_environ, split_listen
+
+STOP_SECONDS = 4.5
+"""After this the process ends without further asking, so that it is gone 5 s after a signal."""
+
+S = TypeVar("S", bound=CommonSettings)
+_OK, _CRASHED, _WRONG_SETTINGS = 0, 1, 2
+
+
+class ListenError(Exception):
+    """The address of the setting LISTEN cannot be had."""
+
+
+class Service:
+    """What `run` is given: the process's name, log, metrics and health."""
+
+    def __init__(self, name: str, listen: str, resources: AsyncExitStack) -> None:
+        self.name = name
+        self.log: FilteringBoundLogger = log(name)
+        self.registry = CollectorRegistry()
+        self.health = Health(self.registry)
+        self._listen = listen
+        self._resources = resources
+        GCCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        ProcessCollector(registry=self.registry)
+        Gauge(
+            "nodetrail_info", "Which service and version this is", ["service", "version"], registry=self.registry
+        ).labels(service=name, version=version()).set(1)
+
+    async def listen(self, behind: ASGIApp | None = None) -> str:
+        """Serve health and metrics, and `behind` on all other paths, until the process ends; return host:port.
+
+        `main` has called it already, except for a service that passed `serves_pages`.
+        """
+        host, port = split_listen(self._listen)
+        try:
+            listener = http.bind(host, port)
+        except OSError as error:
+            raise ListenError(f"cannot listen on {self._listen} (NODETRAIL_LISTEN): {error.strerror}") from error
+        address = http.address_of(listener)
+        await self._resources.enter_async_context(
+            http.serving(http.pages(self.health, self.registry, behind), listener)
+        )
+        self.log.info("listening", address=address)
+        return address
+
+
+Run = Callable[[S, Service], Awaitable[None]]
+
+
+def version() -> str:
+    """Return the installed version, or `unknown` when run from a source folder."""
+    try:
+        return metadata.version("nodetrail")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def main(
+    name: str,
+    kind: type[S],
+    run: Run[S],
+    *,
+    serves_pages: bool = False,
+    environ: Mapping[str, str] = os.environ,
+) -> None:
+    """Run a service until it is told to stop, and end the process with its exit code.
+
+    `run` is cancelled on SIGTERM and SIGINT. With `serves_pages` it calls `service.listen(app)` itself, as
+    its first deed: a service is known to be there by that log line.
+    """
+    try:
+        settings = settings_from_environ(kind, environ)
+    except SettingsError as error:
+        sys.stderr.writelines(f"{problem}\n" for problem in error.problems)
+        sys.exit(_WRONG_SETTINGS)
+    set_up_logs(log_format=settings.log_format, log_level=settings.log_level, service=name)
+    sys.exit(asyncio.run(_live(name, settings, run, serves_pages=serves_pages)))
+
+
+async def _live(name: str, settings: S, run: Run[S], *, serves_pages: bool) -> int:
+    logger = log(name)
+    ending = _Ending(logger)
+    try:
+        async with AsyncExitStack() as resources:
+            service = Service(name, settings.listen, resources)
+            ending.on_signal(_cancel_on_loop())
+            if not serves_pages:
+                await service.listen()
+            await run(settings, service)
+            ending.begin(why="its work is done")
+    except asyncio.CancelledError:
+        if not ending.asked:
+            raise
+    except Exception:
+        logger.exception("failed while stopping" if ending.asked else "crashed")
+        ending.begin(why="crashed")
+        return _CRASHED
+    return _OK
+
+
+def _cancel_on_loop() -> Callable[[], None]:
+    """Return what cancels the running task from a signal handler, even while the loop sleeps."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None  # noqa: S101 - only called from the process's main task
+
+    def cancel() -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    return cancel
+
+
+class _Ending:
+    """Begins the end once, and makes sure of it: a clean-up that hangs is cut off."""
+
+    def __init__(self, logger: FilteringBoundLogger) -> None:
+        self.asked = False
+        self._log = logger
+        self._begun = False
+
+    def on_signal(self, cancel: Callable[[], None]) -> None:
+        """Stop on SIGTERM and SIGINT. Plain handlers, so that a blocked loop cannot hold up the last resort."""
+
+        def handle(number: int, _: FrameType | None) -> None:
+            if not self.asked:
+                self.asked = True
+                self.begin(why=signal.Signals(number).name)
+                cancel()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, handle)
+
+    def begin(self, *, why: str) -> None:
+        """Say once that the process stops, and start the last resort's clock."""
+        if self._begun:
+            return
+        self._begun = True
+        self._log.info("stopping", why=why)
+        clock = threading.Timer(STOP_SECONDS, self._cut_off)
+        clock.daemon = True
+        clock.start()
+
+    def _cut_off(self) -> None:
+        self._log.error("cut off", seconds=STOP_SECONDS)
+        sys.stdout.flush()
+        os._exit(_CRASHED)
