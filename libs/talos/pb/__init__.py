@@ -1,0 +1,1 @@
+"""Generated from `proto/` by `python -m libs.talos.generate`; never edited by hand."""
