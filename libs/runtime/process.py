@@ -4,10 +4,10 @@ Exit codes: 0 after SIGTERM or SIGINT, 1 after an error that nobody handled, 2 f
 """
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from importlib import metadata
@@ -25,6 +25,8 @@ from libs.runtime.settings import CommonSettings, SettingsError, settings_from_e
 
 STOP_SECONDS = 4.5
 """After this the process ends without further asking, so that it is gone 5 s after a signal."""
+_LAST_WORDS_SECONDS = 0.2
+_TASKS_SHOWN_MAX = 20
 
 S = TypeVar("S", bound=CommonSettings)
 _OK, _CRASHED, _WRONG_SETTINGS = 0, 1, 2
@@ -108,64 +110,57 @@ async def _live(name: str, settings: S, run: Run[S], *, serves_pages: bool) -> i
     try:
         async with AsyncExitStack() as resources:
             service = Service(name, settings.listen, resources)
-            ending.on_signal(_cancel_on_loop())
             if not serves_pages:
                 await service.listen()
             await run(settings, service)
             ending.begin(why="its work is done")
     except asyncio.CancelledError:
-        if not ending.asked:
+        if not ending.begun:
             raise
     except Exception:
-        logger.exception("failed while stopping" if ending.asked else "crashed")
+        logger.exception("failed while stopping" if ending.begun else "crashed")
         ending.begin(why="crashed")
         return _CRASHED
     return _OK
 
 
-def _cancel_on_loop() -> Callable[[], None]:
-    """Return what cancels the running task from a signal handler, even while the loop sleeps."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.current_task()
-    assert task is not None  # noqa: S101 - only called from the process's main task
-
-    def cancel() -> None:
-        loop.call_soon_threadsafe(task.cancel)
-
-    return cancel
-
-
 class _Ending:
-    """Begins the end once, and makes sure of it: a clean-up that hangs is cut off."""
+    """Begins the end of the running task once, and makes sure of it: a clean-up that hangs is cut off."""
 
     def __init__(self, logger: FilteringBoundLogger) -> None:
-        self.asked = False
+        self.begun = False
+        self._clock_runs = False
         self._log = logger
-        self._begun = False
-
-    def on_signal(self, cancel: Callable[[], None]) -> None:
-        """Stop on SIGTERM and SIGINT. Plain handlers, so that a blocked loop cannot hold up the last resort."""
-
-        def handle(number: int, _: FrameType | None) -> None:
-            if not self.asked:
-                self.asked = True
-                self.begin(why=signal.Signals(number).name)
-                cancel()
-
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, handle)
+            signal.signal(number, self._on_signal)
 
     def begin(self, *, why: str) -> None:
         """Say once that the process stops, and start the last resort's clock."""
-        if self._begun:
+        if self.begun:
             return
-        self._begun = True
+        self.begun = True
         self._log.info("stopping", why=why)
-        clock = threading.Timer(STOP_SECONDS, self._cut_off)
-        clock.daemon = True
-        clock.start()
+        self._loop.call_later(STOP_SECONDS - _LAST_WORDS_SECONDS, self._say_what_hangs)
+        self._start_clock()
 
-    def _cut_off(self) -> None:
-        self._log.error("cut off", seconds=STOP_SECONDS)
-        sys.stdout.flush()
-        os._exit(_CRASHED)
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        # The interrupted code may hold any lock, that of the log included: nothing here takes one. The clock
+        # starts here rather than on the loop, which may be what hangs.
+        self._start_clock()
+        self._loop.call_soon_threadsafe(self._stop, signal.Signals(number).name)
+
+    def _stop(self, why: str) -> None:
+        if not self.begun and self._task is not None:
+            self.begin(why=why)
+            self._task.cancel()
+
+    def _start_clock(self) -> None:
+        if not self._clock_runs:
+            self._clock_runs = True
+            faulthandler.dump_traceback_later(STOP_SECONDS, exit=True)
+
+    def _say_what_hangs(self) -> None:
+        tasks = sorted(task.get_name() for task in asyncio.all_tasks(self._loop))
+        self._log.error("cut off", tasks=tasks[:_TASKS_SHOWN_MAX])
