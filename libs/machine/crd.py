@@ -67,7 +67,7 @@ RULES: dict[str, dict[str, Any]] = {
             _rule(
                 r"""
                 isIP(self)
-                || !self.matches(r'^([^:]*|\[.*\]):')
+                || !self.matches(r'^([^:\[]*|\[.*\]):')
                 || (self.matches(':[0-9]{1,5}$')
                   && int(self.substring(self.lastIndexOf(':') + 1)) >= 1
                   && int(self.substring(self.lastIndexOf(':') + 1)) <= 65535)
