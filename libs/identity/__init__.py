@@ -3,6 +3,24 @@
 Nothing here says where a box is or whether it proved who it is.
 """
 
+from libs.identity.index import Found, Index
+from libs.identity.matching import Match, Signal, compare_uuids, match, match_signals, proves
 from libs.identity.model import Identity
+from libs.identity.signals import Signals, key, normalise, normalise_uuid, object_name
 
-__all__ = ["Identity"]
+__all__ = [
+    "Found",
+    "Identity",
+    "Index",
+    "Match",
+    "Signal",
+    "Signals",
+    "compare_uuids",
+    "key",
+    "match",
+    "match_signals",
+    "normalise",
+    "normalise_uuid",
+    "object_name",
+    "proves",
+]
