@@ -75,11 +75,13 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def whole(resource: Resource[T], action: str, data: bytes) -> T:
-    """Read one object, or raise `Undecodable`."""
+    """Read one object; raises `Undecodable`, or `Unavailable` when it is no JSON at all (a proxy's page)."""
     try:
         item: T = _decoder(resource.type).decode(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except msgspec.ValidationError as error:
         raise errors.Undecodable(f"{action}: read, but {error}") from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise errors.Unavailable(f"{action}: the answer is no JSON: {error}") from error
     return item
 
 

@@ -83,7 +83,7 @@ class Store(Generic[T]):
 
     @property
     def stale_seconds(self) -> float:
-        """Time since the server last said anything, bookmarks included; infinite before the first list."""
+        """Time since the server last told or confirmed what there is; infinite before the first list."""
         return time.monotonic() - self._heard_at
 
     async def synced(self) -> None:
@@ -149,6 +149,7 @@ class Store(Generic[T]):
             seconds=seconds,
             idle_seconds=timing.idle,
         ) as lines:
+            self._heard_at = time.monotonic()  # it goes on from our version, so nothing was missed
             self._say("")
             while (batch := await lines.read()) is not None:
                 self._heard_at = time.monotonic()
