@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import grpc_tools
+import grpc_tools  # type: ignore[import-untyped] # grpcio-tools ships no types
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parents[2]
