@@ -34,7 +34,10 @@ class Credentials:
 
     async def authorization(self) -> str:
         """Return the header to send, or nothing when a client certificate or nothing at all speaks for us."""
-        settings = await self.configuration.auth_settings()
+        try:
+            settings = await self.configuration.auth_settings()
+        except ConfigException as error:  # the pod's token file is empty just now
+            raise errors.Unauthorized(f"no token for {self.host}: {error}") from error
         # A token file usually ends in a newline, which no header may hold.
         return str(settings.get("BearerToken", {}).get("value") or "").strip()
 

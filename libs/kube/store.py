@@ -23,6 +23,9 @@ from libs.kube.objects import Resource, T
 
 _log = runtime.log("kube")
 
+SILENCES_MAX = 2
+"""After so many watches in a row that told nothing at all, a list finds out what is true."""
+
 
 class Health(Protocol):
     """Where a store says whether it can be relied on."""
@@ -36,8 +39,9 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
     watch: float = 300.0
     """After this the server ends a watch normally; lengthened at random so that watches do not end together."""
-    idle: float = 90.0
-    """Silence after which a watch counts as dead. API servers send a bookmark every minute."""
+    idle: float = 75.0
+    """Silence after which a watch is renewed. API servers send a bookmark every minute, but for the first
+    two minutes of a collection that never changed."""
     short: float = 5.0
     """A watch that ends sooner is followed by a pause, however it ended."""
     relist: float = 3600.0
@@ -79,6 +83,7 @@ class Store(Generic[T]):
         self._listed_at = float("-inf")
         self._heard_at = float("-inf")
         self._synced = asyncio.Event()
+        self._silences = 0
         self._trouble = ""
 
     @property
@@ -153,8 +158,12 @@ class Store(Generic[T]):
             self._say("")
             while (batch := await lines.read()) is not None:
                 self._heard_at = time.monotonic()
+                self._silences = 0
                 for line in batch:
                     changes += self._take(line)
+        self._silences = self._silences + 1 if lines.fell_silent else 0
+        if self._silences >= SILENCES_MAX:
+            self._silences, self._version = 0, ""
         return time.monotonic() - started, changes
 
     def _take(self, data: bytes) -> int:

@@ -140,15 +140,21 @@ class Lines:
         self._request = request
         self._response = response
         self._rest = bytearray()
+        self.fell_silent = False
+        """Whether the stream's end was our own doing, after it had been silent for too long."""
 
     async def read(self) -> list[bytes] | None:
-        """Return the lines that came in meanwhile, or None when the server has ended the stream.
+        """Return the lines that came in meanwhile, or None when the stream ended or fell silent.
 
         A last line without a newline was cut off and is dropped.
         """
         while True:
             with _translated(self._request):
-                data = await self._response.content.readany()
+                try:
+                    data = await self._response.content.readany()
+                except aiohttp.SocketTimeoutError:
+                    self.fell_silent = True
+                    return None
             if not data:
                 return None
             self._rest += data

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from kubernetes.aio.config import incluster_config
 
@@ -199,17 +198,6 @@ class TestStore:
                 assert changes[:5] == [f"+box-{number}" for number in range(1, 6)]
                 kept = store.items[NAMESPACE, "box-1"]
                 assert (kept.spec.hostname, kept.metadata.managed_fields) == ("node-1", ())
-
-    async def test_a_quiet_watch_gets_bookmarks(self, clean_kube: KubeApi, kube_config: KubeConfig) -> None:
-        async with connected(kube_config) as admin:
-            version = (await admin.list(kube.MACHINES)).resource_version
-            await make(admin)
-            # The server sends one every minute, and one two seconds before it ends a watch.
-            async with admin.watch(kube.MACHINES, resource_version=version, seconds=5, idle_seconds=10) as lines:
-                kinds = []
-                while batch := await lines.read():
-                    kinds += [msgspec.json.decode(line)["type"] for line in batch]
-            assert kinds == ["ADDED", "BOOKMARK"]
 
     async def test_a_quiet_collection_is_not_stale(self, clean_kube: KubeApi, kube_config: KubeConfig) -> None:
         short = kube.Timing(watch=1.0, short=0.1)  # too short for bookmarks

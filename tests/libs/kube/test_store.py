@@ -143,6 +143,13 @@ async def test_a_long_collection_comes_in_pages(tmp_path: Path) -> None:
         assert {request.query["limit"] for request in seen.server.lists} == {"500"}
 
 
+async def test_goes_on_from_the_last_change(tmp_path: Path) -> None:
+    first = streaming(event("ADDED", at("b", 15)), event("DELETED", at("b", 17)))
+    async with watched(tmp_path, scripted([listed(10)], [first, HANG])) as seen:
+        await seen.until(lambda: len(seen.server.watches) == 2)
+        assert [request.query["resourceVersion"] for request in seen.server.watches] == ["10", "17"]
+
+
 async def test_goes_on_from_the_last_version_bookmarks_included(tmp_path: Path) -> None:
     first = streaming(event("ADDED", at("b", 15)), event("BOOKMARK", node("", 40)))
     async with watched(tmp_path, scripted([listed(10, at("a", 5))], [first, HANG])) as seen:
@@ -174,17 +181,31 @@ async def test_a_server_that_sends_one_event_and_ends_is_asked_in_peace_too(tmp_
         assert 10 <= len(seen.server.watches) <= 30  # always the first, shortest pause, but a pause
 
 
-@pytest.mark.parametrize("kind", ["silent stream", "no answer"])
-async def test_a_mute_server_is_left_and_asked_again(tmp_path: Path, kind: str) -> None:
-    async def silent(request: web.Request) -> web.StreamResponse:
-        if kind == "silent stream":
-            return await stream(request, then="hang")
+IMPATIENT = kube.Timing(watch=60.0, idle=0.2, short=0.1, pause_first=0.05, pause_limit=0.1)
+
+
+async def test_a_silent_watch_is_renewed_and_a_second_one_leads_to_a_list(tmp_path: Path) -> None:
+    lists = [listed(10, at("a", 5)), listed(20, at("a", 5), at("b", 15))]
+    async with watched(tmp_path, scripted(lists, [HANG]), IMPATIENT) as seen:
+        await seen.until(lambda: seen.names() == {"a", "b"})
+        assert [request.query["resourceVersion"] for request in seen.server.watches[:2]] == ["10", "10"]
+        assert seen.health.reasons == []  # a quiet collection is no trouble
+
+
+async def test_a_bookmark_breaks_the_silence(tmp_path: Path) -> None:
+    bookmark = streaming(event("BOOKMARK", node("", 11)), then="hang")
+    async with watched(tmp_path, scripted([listed(10)], [bookmark]), IMPATIENT) as seen:
+        await seen.until(lambda: len(seen.server.watches) == 5)
+        assert len(seen.server.lists) == 1
+
+
+async def test_a_mute_server_is_left_and_asked_again(tmp_path: Path) -> None:
+    async def mute(request: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
         raise AssertionError
 
-    timing = kube.Timing(watch=60.0, idle=0.2, short=0.1, pause_first=0.05, pause_limit=0.1)
-    script = scripted([listed(10, at("a", 5))], [silent, streaming(event("ADDED", at("b", 11)), then="hang")])
-    async with watched(tmp_path, script, timing) as seen:
+    script = scripted([listed(10, at("a", 5))], [mute, streaming(event("ADDED", at("b", 11)), then="hang")])
+    async with watched(tmp_path, script, IMPATIENT) as seen:
         await seen.until(lambda: seen.names() == {"a", "b"})
         assert "no answer in time" in seen.health.reasons[0]
         assert [request.query["resourceVersion"] for request in seen.server.watches[:2]] == ["10", "10"]

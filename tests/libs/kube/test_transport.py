@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from kubernetes.aio.config import incluster_config
 
 from libs import kube
 from libs.kube import api as verbs
@@ -96,6 +98,26 @@ class TestRotatedTokens:
             server.empty_kubeconfig()
             with pytest.raises(kube.Unauthorized):
                 await api.get(kube.NODES, "a")
+
+    async def test_a_pods_token_file_that_is_empty_just_now(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        token = tmp_path / "token"
+        loader = incluster_config.InClusterConfigLoader(str(token), "unused", environ={})
+        async with (
+            serving(tmp_path, self.only_second) as server,
+            kube.connect(server.kubeconfig, agent="test") as api,
+        ):
+            loader.host, loader.ssl_ca_cert = api.host, None
+            loader.token, loader.token_expires_at = "bearer first", datetime.min  # noqa: DTZ901 - as the library has it
+            loader._set_config(api._transport._connection.credentials.configuration)
+            token.write_text("")
+            with pytest.raises(kube.Unauthorized, match="no token for http"):
+                await api.get(kube.NODES, "a")
+            token.write_text("second")
+            with pytest.raises(kube.Unauthorized):  # the server takes "Bearer", the library says "bearer"
+                await api.get(kube.NODES, "a")
+            assert server.requests[0].headers["Authorization"] == "bearer second"
 
 
 class TestProxies:
