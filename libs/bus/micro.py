@@ -1,0 +1,38 @@
+"""Showing a process to `nats micro list`: PING, INFO and STATS, on each connection anew."""
+
+import contextlib
+import re
+from collections.abc import AsyncIterator
+
+import nats.errors
+from nats.micro import add_service
+from nats.micro.service import Service
+
+from libs.bus.link import Link, Links
+
+_NOT_SEMANTIC = re.compile(r"^(?!\d+\.\d+\.\d+)")
+
+
+@contextlib.asynccontextmanager
+async def micro_service(links: Links, name: str, version: str, description: str) -> AsyncIterator[None]:
+    """Be registered while the block runs; a new connection registers again by itself."""
+    services: list[Service] = []
+
+    async def register(link: Link) -> None:
+        services[:] = [await add_service(link.client, name=name, version=_semantic(version), description=description)]
+
+    remove = links.on_up(register)
+    try:
+        if (link := links.now) is not None:
+            await register(link)
+        yield
+    finally:
+        remove()
+        if links.now is not None:
+            for service in services:
+                with contextlib.suppress(nats.errors.Error, OSError):
+                    await service.stop()
+
+
+def _semantic(version: str) -> str:
+    return f"0.0.0+{version}" if _NOT_SEMANTIC.match(version) else version
