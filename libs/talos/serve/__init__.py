@@ -14,10 +14,18 @@ from libs.talos.serve.api import (
     Role,
     VersionInfo,
 )
-from libs.talos.serve.certificates import MAINTENANCE_NAME, Authority, Leaf, UnusableAuthorityError
+from libs.talos.serve.certificates import (
+    MAINTENANCE_NAME,
+    Authority,
+    Leaf,
+    UnusableAuthorityError,
+    load_certificate,
+    spki,
+)
 from libs.talos.serve.definitions import definition_specs
-from libs.talos.serve.listener import AddressInUseError, Listener, Presented
+from libs.talos.serve.listener import AddressInUseError, Listener, Presented, bound
 from libs.talos.serve.resources import Key, Resources, Spec
+from libs.talos.serve.tls import TlsStream, reset, server_context
 
 __all__ = [
     "MAINTENANCE_NAME",
@@ -37,7 +45,13 @@ __all__ = [
     "Resources",
     "Role",
     "Spec",
+    "TlsStream",
     "UnusableAuthorityError",
     "VersionInfo",
+    "bound",
     "definition_specs",
+    "load_certificate",
+    "reset",
+    "server_context",
+    "spki",
 ]

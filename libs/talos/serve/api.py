@@ -11,23 +11,32 @@ from libs.talos.serve.resources import Resources
 
 
 class Code(IntEnum):
-    """gRPC status codes that a node uses."""
+    """The gRPC status codes that are not OK, by their numbers on the wire."""
 
+    CANCELLED = 1
+    UNKNOWN = 2
     INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
     NOT_FOUND = 5
+    ALREADY_EXISTS = 6
     PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
     UNIMPLEMENTED = 12
     INTERNAL = 13
     UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
 
 
 class Refusal(Exception):  # noqa: N818 - a refusal is an answer
     """The node says no, with a gRPC status code and a text."""
 
-    def __init__(self, code: Code | int, message: str) -> None:
+    def __init__(self, code: Code, message: str) -> None:
         super().__init__(message)
-        self.code = int(code)
+        self.code = code
         self.message = message
 
 

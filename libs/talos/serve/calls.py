@@ -14,7 +14,7 @@ from libs.talos.serve.api import Code, NodeApi, Peer, Refusal
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-_CODES: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
+_CODES = {code: grpc.StatusCode[code.name] for code in Code}
 
 
 class Peers:

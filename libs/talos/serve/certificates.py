@@ -93,14 +93,19 @@ class Authority:
         pem = _key_pem(self._key)
         return pem.replace(_PLAIN_LABEL, _TALOS_LABEL) if isinstance(self._key, ed25519.Ed25519PrivateKey) else pem
 
-    def issue_server(self, common_name: str, *, addresses: Iterable[str], names: Iterable[str] = ()) -> Leaf:
-        """Sign a node's leaf; loopback is always among its addresses, and the common name is not a SAN by itself."""
+    def issue_server(
+        self, common_name: str, *, addresses: Iterable[str], names: Iterable[str] = (), now: datetime | None = None
+    ) -> Leaf:
+        """Sign a node's leaf, valid for a day from `now` on, which is the node's own clock.
+
+        Loopback is always among its addresses, and the common name is not a SAN by itself.
+        """
         alternatives: list[x509.GeneralName] = [x509.DNSName(name) for name in dict.fromkeys(names)]
         alternatives += [
             x509.IPAddress(ipaddress.ip_address(address)) for address in dict.fromkeys((*addresses, "127.0.0.1", "::1"))
         ]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-        return self._issue(subject, LEAF_LIFETIME, [ExtendedKeyUsageOID.SERVER_AUTH], alternatives)
+        return self._issue(subject, LEAF_LIFETIME, [ExtendedKeyUsageOID.SERVER_AUTH], alternatives, now)
 
     def issue_client(
         self,
@@ -111,7 +116,7 @@ class Authority:
     ) -> Leaf:
         """Sign a client's certificate: one organization for each role, no common name."""
         subject = x509.Name([x509.NameAttribute(NameOID.ORGANIZATION_NAME, role) for role in roles])
-        return self._issue(subject, lifetime, list(usages), [])
+        return self._issue(subject, lifetime, list(usages), [], None)
 
     def _issue(
         self,
@@ -119,9 +124,10 @@ class Authority:
         lifetime: timedelta,
         usages: list[x509.ObjectIdentifier],
         alternatives: list[x509.GeneralName],
+        now: datetime | None,
     ) -> Leaf:
         key = _like(self._key)
-        builder = _builder(subject, self.certificate.subject, key, lifetime, usages=usages, is_authority=False)
+        builder = _builder(subject, self.certificate.subject, key, lifetime, usages=usages, is_authority=False, now=now)
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         builder = builder.add_extension(self._authority_identifier(), critical=False)
@@ -192,8 +198,9 @@ def _builder(
     *,
     usages: list[x509.ObjectIdentifier],
     is_authority: bool,
+    now: datetime | None = None,
 ) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
+    now = now or datetime.now(UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -103,7 +103,7 @@ class Listener:
         self._hang(gone)
         for address in wanted:
             if address not in self._accepting:
-                sock = _bound(address, self._port)
+                sock = bound(address, self._port)
                 self._accepting[address] = (sock, self._tasks.create_task(self._accept(address, sock)))
 
     async def finish(self, grace_seconds: float) -> None:
@@ -206,7 +206,8 @@ async def _inward(stream: TlsStream, local: socket.socket) -> None:
         local.shutdown(socket.SHUT_RDWR)  # the client has gone: gRPC ends its calls
 
 
-def _bound(address: str, port: int) -> socket.socket:
+def bound(address: str, port: int) -> socket.socket:
+    """Return a listening socket that does not block, or raise `AddressInUseError`."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
