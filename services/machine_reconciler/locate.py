@@ -1,0 +1,105 @@
+"""Finds a machine that does not answer where it should: asks every place it may be at once, for proof.
+
+The idea is that of RFC 8305: the present dial endpoint is preferred for a moment, so a node with several
+addresses does not flip, and a silent old address costs no more than that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from libs import kube
+from libs.endpoint import Endpoint, InvalidEndpointError, normalise_address, parse_endpoint
+from libs.machine import TalosMachine, dial_endpoint
+from services.machine_reconciler.facts import Answer, CredentialsRefused, Located, Proven, Silent
+
+HEAD_START_SECONDS = 0.5
+CANDIDATES_MAX = 32
+AT_ONCE = 16
+RESOLVE_SECONDS = 1.0
+
+Prove = Callable[[Endpoint], Awaitable[Answer]]
+
+
+def candidates(machine: TalosMachine, nodes: Iterable[kube.Node], worked: Sequence[str]) -> list[Endpoint]:
+    """Return where the machine may be other than at its dial endpoint, the likeliest first."""
+    declared = parse_endpoint(machine.spec.endpoint)
+    found: dict[Endpoint, None] = {}
+    for text in (address for node in nodes for address in node.addresses()):
+        with contextlib.suppress(InvalidEndpointError):
+            found[Endpoint(normalise_address(text), declared.port)] = None
+    found[declared] = None
+    for text in worked:
+        found[parse_endpoint(text)] = None
+    found.pop(parse_endpoint(dial_endpoint(machine)), None)
+    return list(found)[:CANDIDATES_MAX]
+
+
+async def locate(places: Sequence[Endpoint], prove: Prove, *, declared: Endpoint) -> Located:
+    """Ask all places at once; the first that proves the identity ends it."""
+    doors = asyncio.Semaphore(AT_ONCE)
+    answers: dict[Endpoint, Answer] = {}
+
+    async def ask(place: Endpoint, resolved: Endpoint) -> tuple[Endpoint, Answer]:
+        async with doors:
+            answer = answers[place] = await prove(resolved)
+            return resolved, answer
+
+    resolved = await asyncio.gather(*map(_resolved, places))
+    asking = [
+        asyncio.ensure_future(ask(place, there))
+        for place, addresses in zip(places, resolved, strict=True)
+        for there in addresses
+    ]
+    try:
+        for answered in asyncio.as_completed(asking):
+            there, answer = await answered
+            if isinstance(answer, Proven):
+                return Located(proven_at=str(there), fingerprint=answer.fingerprint)
+    finally:
+        await _cancel(*asking)
+    return Located(declared=answers.get(declared))
+
+
+async def read_beside(read: Awaitable[Answer], hunt: Awaitable[Located], *, dial: str) -> tuple[Answer, Located | None]:
+    """Read the dial endpoint while the machine is hunted elsewhere; what answers at the dial endpoint is preferred.
+
+    A proof from elsewhere counts once the dial endpoint has failed, or has been silent for the head start.
+    """
+    reading, hunting = asyncio.ensure_future(read), asyncio.ensure_future(hunt)
+    try:
+        await asyncio.wait({reading}, timeout=HEAD_START_SECONDS)
+        while not reading.done():
+            if hunting.done() and hunting.result().proven_at:
+                why = f"{dial} gave no answer within {HEAD_START_SECONDS:g} s, while it answered elsewhere"
+                return Silent(why=why), hunting.result()
+            pending = {reading} if hunting.done() else {reading, hunting}
+            await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+        answer = reading.result()
+        if isinstance(answer, Proven | CredentialsRefused):
+            return answer, None
+        return answer, await hunting
+    finally:
+        await _cancel(reading, hunting)
+
+
+async def _resolved(place: Endpoint) -> list[Endpoint]:
+    """Return the addresses behind a place; a name that does not resolve in time has none."""
+    if place.address is not None:
+        return [place]
+    try:
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            found = await asyncio.get_running_loop().getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+    except OSError:  # TimeoutError included
+        return []
+    return [Endpoint(address, place.port) for address in dict.fromkeys(str(info[4][0]) for info in found)]
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
