@@ -89,9 +89,10 @@ class MaintenanceNode:
 class ConfiguredNode:
     """A node of the cluster whose identity was read and accepted on this very connection."""
 
-    def __init__(self, connection: Connection, identity: Identity) -> None:
+    def __init__(self, connection: Connection, identity: Identity, leaf: Leaf) -> None:
         self._connection = connection
         self.identity = identity
+        self.leaf = leaf
 
     async def machine_configuration(self) -> bytes:
         """Read the active machine configuration, byte for byte as it was submitted."""
@@ -156,7 +157,7 @@ async def configured(
             identity = await reads.identity(connection)
         if not proves(identity):
             raise WrongIdentity(f"another node of the same cluster answers at {endpoint}", identity)
-        yield ConfiguredNode(connection, identity)
+        yield ConfiguredNode(connection, identity, presented_leaf(endpoint, stream))
 
 
 def _check_maintenance(endpoint: Endpoint, leaf: Leaf, pin: str | None) -> None:
