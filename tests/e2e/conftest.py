@@ -20,7 +20,7 @@ MakeSite = Callable[..., Awaitable[Site]]
 def cluster_secrets(talosctl: Path, tmp_path_factory: pytest.TempPathFactory) -> Secrets:
     """A cluster's secrets, made by the real talosctl."""
     folder = tmp_path_factory.mktemp("cluster")
-    command = [talosctl, "gen", "config", "stories", "https://stories.example:6443", "--output", folder]
+    command = [str(talosctl), "gen", "config", "stories", "https://stories.example:6443", "--output", str(folder)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     return Secrets((folder / "controlplane.yaml").read_text(), (folder / "talosconfig").read_text())
 

@@ -17,15 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import nats
+import nats.js.errors
 import yaml
 
-from libs import bus, kube, runtime
+from libs import kube
 from libs.embedded.boxes import Boxes
+from libs.embedded.nats_server import NatsServer
 from libs.embedded.operator import NotSeenError, Operator, operator_at
 from libs.embedded.service import ServiceProcess
 from libs.embedded.stack import Stack
-from libs.events import EndpointDecided, Outcome, subjects
-from libs.machine import TalosMachine, dial_endpoint, ready_condition
+from libs.events import EndpointDecided, Outcome, decode, subjects
+from libs.machine import Condition, TalosMachine, dial_endpoint, ready_condition
 
 NAMESPACE = "nodetrail"
 SERVICES = ("simulator", "discovery", "node_watcher", "machine_reconciler", "status_writer")
@@ -67,10 +70,10 @@ class Site:
     """The running parts of one story."""
 
     subnet: str
-    stack: Stack
+    nats_server: NatsServer
     operator: Operator
     boxes: Boxes
-    nats: bus.Bus
+    nats: nats.NATS
     secrets: Secrets
     services: dict[str, ServiceProcess]
     _machines: dict[str, str] = field(default_factory=dict)
@@ -80,7 +83,7 @@ class Site:
         """An address of the site."""
         return f"{self.subnet}.{last}"
 
-    async def add_box(self, name: str, *addresses: str, twin_of: Box | None = None, **fleet: object) -> Box:
+    async def add_box(self, name: str, *addresses: str, twin_of: Box | None = None, **fleet: Any) -> Box:
         """Put a box on the site, switched on and in maintenance mode unless the fleet entry says otherwise."""
         seed = hashlib.sha256((twin_of.name if twin_of else name).encode()).hexdigest()
         box = Box(
@@ -144,7 +147,7 @@ class Site:
         """Wait until it is `Converged`, at that address if one is given."""
         return await self.ready(box, "Converged", at=at, seconds=seconds)
 
-    async def running(self, name: str, *addresses: str, hostname: bool = True, **fleet: object) -> Box:
+    async def running(self, name: str, *addresses: str, hostname: bool = True, **fleet: Any) -> Box:
         """A box brought the whole way: discovered, approved, sent, `Converged`."""
         box = await self.add_box(name, *addresses, **fleet)
         await self.registered(box)
@@ -208,14 +211,27 @@ class Site:
 
     async def trail(self, subject: str) -> AsyncIterator[Any]:
         """Events of the trail under a subject, oldest first, up to now."""
-        async for delivery in self.nats.history(subjects.TRAIL, subject):
-            yield delivery.event
+        sequence = 1
+        while True:
+            try:
+                message = await self.nats.jetstream().get_msg(subjects.TRAIL, sequence, subject, next=True)
+            except nats.js.errors.NotFoundError:
+                return
+            yield decode(message.headers, message.data)
+            sequence = message.seq + 1
 
     def _stands_for(self, machine: TalosMachine, box: Box) -> bool:
         declared = self._machines.get(box.name)
         if declared is None and machine.spec.identity.uuid == box.uuid:
             self._machines[box.name] = declared = machine.metadata.name
         return machine.metadata.name == declared
+
+
+def ready_of(machine: TalosMachine) -> Condition:
+    """`Ready`, of a machine that was looked at before."""
+    ready = ready_condition(machine)
+    assert ready is not None
+    return ready
 
 
 def reason(machine: TalosMachine) -> str:
@@ -259,7 +275,6 @@ async def site_at(
         await asyncio.to_thread(stack.start, *services.values())
         boxes = await closing.enter_async_context(Boxes(services["simulator"].url))
         operator = await closing.enter_async_context(operator_at(str(kubeconfigs["admin"]), NAMESPACE))
-        nats = await closing.enter_async_context(
-            bus.connect(runtime.CommonSettings(nats_url=nats_server.url), name="story", health=runtime.Health())
-        )
-        yield Site(subnet, stack, operator, boxes, nats, secrets, services)
+        client = await nats.connect(nats_server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
+        closing.push_async_callback(client.close)
+        yield Site(subnet, nats_server, operator, boxes, client, secrets, services)

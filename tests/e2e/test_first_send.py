@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from libs.events import Outcome
-from libs.machine import ready_condition
 from tests.e2e.conftest import MakeSite
-from tests.e2e.site import Site
+from tests.e2e.site import Site, ready_of
 
 
 async def test_discovered_approved_sent_once_converged(site: Site) -> None:
@@ -49,7 +48,7 @@ async def test_after_a_new_lease_the_pin_is_stale_and_nothing_is_sent_until_it_i
 
     await site.decided(box, Outcome.RECORDED, address=site.at(61))
     shown = await site.ready(box, "CertificateMismatch", at=site.at(61))
-    message = ready_condition(shown).message
+    message = ready_of(shown).message
     assert old in message
     assert new in message
     assert await site.received(box) == 0
@@ -81,7 +80,7 @@ async def test_another_certificate_at_the_dial_endpoint_gets_nothing(site: Site)
 
     shown = await site.ready(box, "CertificateMismatch", at=site.at(11))
 
-    message = ready_condition(shown).message
+    message = ready_of(shown).message
     assert pin in message
     assert (await site.state(box))["fingerprint"] in message
     assert await site.received(box) == 0

@@ -20,7 +20,7 @@ async def test_broken_boxes_in_the_range_do_not_stop_the_sweep(site: Site) -> No
 
 
 async def test_broken_messages_are_set_aside_and_the_next_is_decided(site: Site) -> None:
-    client = await nats.connect(site.stack.nats.url)
+    client = await nats.connect(site.nats_server.url)
     try:
         stream = client.jetstream()
         known = {"ce-type": "dev.nodetrail.EndpointObserved.v1"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from libs.events import Outcome
-from libs.machine import dial_endpoint, ready_condition
+from libs.machine import dial_endpoint
 from tests.e2e.conftest import MakeSite
-from tests.e2e.site import Site, reason, spec_bytes
+from tests.e2e.site import Site, ready_of, reason, spec_bytes
 
 
 async def test_a_power_cycled_node_is_followed_after_the_re_probe_missed_it(make_site: MakeSite) -> None:
@@ -20,9 +20,9 @@ async def test_a_power_cycled_node_is_followed_after_the_re_probe_missed_it(make
     await site.boxes.switch(box.name, "power-cycle", addresses=[site.at(61)])
 
     missed = await site.ready(box, "CurrentConfigUnavailable", at=site.at(11))
-    assert ready_condition(missed).status == "False"
+    assert ready_of(missed).status == "False"
     after = await site.converged(box, at=site.at(61))
-    assert ready_condition(after).status == "True"
+    assert ready_of(after).status == "True"
     assert spec_bytes(after) == spec_bytes(before)
     assert after.status.observed_endpoint_for == before.spec.endpoint
     assert await site.received(box) == 1
@@ -106,7 +106,7 @@ async def test_a_vanished_node_is_missed_within_the_re_probe_and_seen_again(site
 
     await site.boxes.switch(box.name, "power-off")
     missed = await site.ready(box, "CurrentConfigUnavailable", at=site.at(11))
-    assert ready_condition(missed).status == "False"
+    assert ready_of(missed).status == "False"
 
     await site.boxes.switch(box.name, "power-on")
     await site.converged(box, at=site.at(11))

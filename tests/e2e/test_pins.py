@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from libs.machine import ready_condition
-from tests.e2e.site import Site
+from tests.e2e.site import Site, ready_of
 
 OTHER = "B" * 43 + "="
 
@@ -28,6 +27,6 @@ async def test_a_running_node_is_followed_whatever_is_withdrawn(site: Site, with
     assert await site.received(box) == 1
     if OTHER in withdrawn.values():
         machine = await site.until(
-            box, lambda m: "pin ignored" in (ready_condition(m).message), what="the pin is said to be ignored"
+            box, lambda m: "pin ignored" in ready_of(m).message, what="the pin is said to be ignored"
         )
-        assert ready_condition(machine).reason == "Converged"
+        assert ready_of(machine).reason == "Converged"

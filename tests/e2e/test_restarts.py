@@ -11,8 +11,7 @@ from tests.e2e.site import Site, spec_bytes
 async def test_the_end_is_the_same_whoever_was_killed(site: Site, killed: str) -> None:
     box = await site.running("s15", site.at(11))
     before = await site.machine(box)
-    part = site.stack.nats if killed == "nats-server" else site.services[killed]
-    assert part is not None
+    part = site.nats_server if killed == "nats-server" else site.services[killed]
 
     part.kill()
     await site.boxes.switch(box.name, "power-cycle", addresses=[site.at(61)])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from libs.events import Outcome
-from libs.machine import ready_condition
-from tests.e2e.site import Site
+from tests.e2e.site import Site, ready_of
 
 
 async def test_a_twin_never_moves_a_converged_machine(site: Site) -> None:
@@ -33,7 +32,7 @@ async def test_a_twin_at_the_old_address_of_a_moved_machine_gets_nothing(site: S
 
     twin = await site.add_box("s7-old-twin", site.at(11), twin_of=box)
     shown = await site.ready(box, "ReappearedInMaintenance", at=site.at(11))
-    assert (await site.state(twin))["fingerprint"] in ready_condition(shown).message
+    assert (await site.state(twin))["fingerprint"] in ready_of(shown).message
 
     await site.boxes.switch(box.name, "power-on", addresses=[site.at(61)])
     await site.converged(box, at=site.at(61))
