@@ -10,10 +10,9 @@ from typing import Self
 
 from libs.talos import serve
 from services.simulator.box import AddressTakenError, Box
-from services.simulator.configuration import InvalidConfigurationError
 from services.simulator.hostile import STRANGE, Hostile, StrangeNode, hostile_at
 from services.simulator.node import Node, Phase
-from services.simulator.spec import FleetError, HostileSpec, NodeSpec
+from services.simulator.spec import HostileSpec, NodeSpec, checked
 
 
 class UnknownNodeError(LookupError):
@@ -57,14 +56,12 @@ class Fleet:
 
     async def add(self, spec: NodeSpec) -> Box:
         """Put a node on the site and switch it on, unless its entry says otherwise."""
+        spec = checked(spec, where=spec.name)
         if spec.name in self.nodes:
             raise AddressTakenError(f"there is a node {spec.name!r} already")
         if spec.is_on:
             self.check_free(spec.addresses, spec.port, besides=spec.name)
-        try:
-            box = Box(Node(spec, seed=self._seed, clock=time.time), self)
-        except InvalidConfigurationError as error:
-            raise FleetError(f"{spec.name}: its configuration: {error}") from error
+        box = Box(Node(spec, seed=self._seed, clock=time.time), self)
         self.nodes[spec.name] = box
         self._run(("node", spec.name), box)
         if spec.is_on:

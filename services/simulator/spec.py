@@ -5,7 +5,8 @@ Every entry is validated before anything is started, and an error names the entr
 
 from __future__ import annotations
 
-import ipaddress
+import base64
+import binascii
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -17,6 +18,7 @@ import yaml
 
 from libs.endpoint import DEFAULT_PORT, InvalidEndpointError, normalise_address
 from libs.talos import serve
+from services.simulator.configuration import HOSTNAME_MAX, InvalidConfigurationError, parse
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
@@ -178,31 +180,27 @@ def fleet_from(raw: Any, *, folder: Path) -> FleetFile:
 
 
 def node_from(raw: Any, *, folder: Path, where: str = "node") -> NodeSpec:
-    """Validate one node; the file of its configuration is read here."""
+    """Validate one node as a fleet file or the control API gives it."""
     name = raw.get("name") if isinstance(raw, Mapping) else None
     where = f"{where} ({name})" if isinstance(name, str) else where
-    spec = _convert(raw, NodeSpec, where)
+    return checked(_convert(raw, NodeSpec, where), folder=folder, where=where)
+
+
+def checked(spec: NodeSpec, *, folder: Path = Path(), where: str = "node") -> NodeSpec:
+    """Return the entry in its canonical form, its configuration read, or raise `FleetError`."""
     if not _NAME.fullmatch(spec.name):
         raise FleetError(f"{where}: the name must be lower-case letters, digits, dots and dashes")
+    if spec.hostname and not (_NAME.fullmatch(spec.hostname) and len(spec.hostname) <= HOSTNAME_MAX):
+        raise FleetError(f"{where}: the hostname must be a DNS name of {HOSTNAME_MAX} characters at most")
     if not spec.addresses:
         raise FleetError(f"{where}: at least one address is wanted")
-    if spec.hostname and not (_NAME.fullmatch(spec.hostname) and len(spec.hostname) <= 63):
-        raise FleetError(f"{where}: the hostname must be a DNS name of 63 characters at most")
-    macs = tuple(_mac(mac, where) for mac in spec.macs) if spec.macs is not None else None
-    for link in spec.links:
-        for mac in (link.mac, link.permanent_mac):
-            _mac(mac or "00:00:00:00:00:00", f"{where}: link {link.name}")
-    text = spec.configuration_text
-    if spec.configuration:
-        try:
-            text = (folder / spec.configuration).read_bytes().decode()
-        except (OSError, UnicodeDecodeError) as error:
-            raise FleetError(f"{where}: cannot read its configuration {spec.configuration}: {error}") from error
     return msgspec.structs.replace(
         spec,
         addresses=addresses_from(spec.addresses, where),
-        macs=macs,
-        configuration_text=text,
+        macs=None if spec.macs is None else tuple(_mac(mac, where) for mac in spec.macs),
+        links=tuple(_link(link, where) for link in spec.links),
+        configuration="",
+        configuration_text=_configuration(spec, folder, where),
         troubles=troubles_from(msgspec.to_builtins(spec.troubles), where),
         kubelet=kubelet_from(msgspec.to_builtins(spec.kubelet), where),
     )
@@ -227,11 +225,21 @@ def troubles_from(raw: Any, where: str) -> Troubles:
     return troubles
 
 
+def authority_from(given: ClusterCa | None) -> serve.Authority | None:
+    """Return the cluster's authority, if the fleet has one."""
+    if given is None:
+        return None
+    try:
+        return serve.Authority.from_pem(base64.b64decode(given.crt), base64.b64decode(given.key))
+    except (serve.UnusableAuthorityError, binascii.Error) as error:
+        raise FleetError(f"cluster_ca: {error}") from None
+
+
 def addresses_from(texts: Any, where: str) -> tuple[str, ...]:
     """Return addresses in their canonical form, each once."""
     try:
         return tuple(dict.fromkeys(normalise_address(text) for text in texts))
-    except (InvalidEndpointError, ipaddress.AddressValueError) as error:
+    except InvalidEndpointError as error:
         raise FleetError(f"{where}: {error}") from error
 
 
@@ -247,6 +255,30 @@ def _convert(raw: Any, kind: type[T], where: str) -> T:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as error:
         raise FleetError(f"{where}: {error}") from error
+
+
+def _configuration(spec: NodeSpec, folder: Path, where: str) -> str:
+    text = spec.configuration_text
+    if spec.configuration:
+        try:
+            text = (folder / spec.configuration).read_bytes().decode()
+        except (OSError, UnicodeDecodeError) as error:
+            raise FleetError(f"{where}: cannot read its configuration {spec.configuration}: {error}") from error
+    if text:
+        try:
+            parse(text.encode())
+        except InvalidConfigurationError as error:
+            raise FleetError(f"{where}: its configuration: {error}") from None
+    return text
+
+
+def _link(link: LinkSpec, where: str) -> LinkSpec:
+    where = f"{where}: link {link.name}"
+    return msgspec.structs.replace(
+        link,
+        mac=link.mac and _mac(link.mac, where),
+        permanent_mac=link.permanent_mac and _mac(link.permanent_mac, where),
+    )
 
 
 def _mac(text: str, where: str) -> str:
