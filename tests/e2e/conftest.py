@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -12,30 +10,29 @@ import pytest
 
 from tests.e2e.site import Secrets, Site, site_at
 from tests.peers.kube_api import KubeApi
+from tests.peers.tools import Tool
 
 MakeSite = Callable[..., Awaitable[Site]]
 
 
 @pytest.fixture(scope="session")
-def cluster_secrets(talosctl: Path, tmp_path_factory: pytest.TempPathFactory) -> Secrets:
+def cluster_secrets(talosctl: Tool, tmp_path_factory: pytest.TempPathFactory) -> Secrets:
     """A cluster's secrets, made by the real talosctl."""
     folder = tmp_path_factory.mktemp("cluster")
-    command = [str(talosctl), "gen", "config", "stories", "https://stories.example:6443", "--output", str(folder)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    talosctl("gen", "config", "stories", "https://stories.example:6443", "--output", str(folder))
     return Secrets((folder / "controlplane.yaml").read_text(), (folder / "talosconfig").read_text())
 
 
 @pytest.fixture
-async def make_site(kube_apiserver: KubeApi, cluster_secrets: Secrets, tmp_path: Path) -> AsyncIterator[MakeSite]:
+async def make_site(clean_kube: KubeApi, cluster_secrets: Secrets, tmp_path: Path) -> AsyncIterator[MakeSite]:
     """Start a site with other settings than the usual: `await make_site(discovery={"sweep_seconds": 3})`."""
     async with AsyncExitStack() as closing:
 
         async def make(**settings: dict[str, object]) -> Site:
-            await asyncio.to_thread(kube_apiserver.wipe)
             return await closing.enter_async_context(
                 site_at(
                     tmp_path / "site",
-                    kubeconfigs=kube_apiserver.kubeconfigs,
+                    kubeconfigs=clean_kube.kubeconfigs,
                     secrets=cluster_secrets,
                     settings=settings,
                 )
