@@ -213,8 +213,9 @@ def window(rate: float, timeout_seconds: float) -> int:
     allowed = max(WINDOW_MIN, wanted - _FILES_KEPT)
     if allowed < rate * timeout_seconds:
         runtime.log("discovery").warning(
-            "the limit of open files bounds the sweep where nothing answers",
-            files=wanted,
+            "where nothing answers the sweep is slower than SWEEP_RATE",
+            why="so many connects at once are all that our bounds and the limit of open files allow",
+            connects=allowed,
             addresses_per_second=round(allowed / timeout_seconds),
         )
     return allowed

@@ -71,7 +71,9 @@ class Outbox:
                 # So that what is taken then is the newest.
                 while not self._publisher.connected:  # noqa: ASYNC110 - the bus has no event for it
                     await asyncio.sleep(_POLL_SECONDS)
-                letter = self._letters.pop(subject)
+                letter = self._letters.pop(subject, None)
+                if letter is None:  # what was put while this waited for NATS went out with it
+                    continue
                 await self._publisher.publish(
                     letter.event, subject=subject, message_id=letter.message_id, made_at=letter.made_at
                 )
