@@ -1,4 +1,4 @@
-"""TLS of one dialled connection, driven through memory BIOs over a plain socket.
+"""TLS of one connection, driven through memory BIOs over a plain socket.
 
 asyncio's own TLS closes on the first failed write and so loses the alert in which a node says why it refused our
 certificate, and it holds a buffer of 256 KiB for each connection. Here reading and writing are apart.
@@ -32,13 +32,13 @@ def client_context() -> ssl.SSLContext:
 
 
 class TlsStream:
-    """The client's end of one connection: one task may read while another writes."""
+    """One end of one connection, the client's by default: one task may read while another writes."""
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_side: bool = False) -> None:
         self._sock = sock
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
         self._sending = asyncio.Lock()
 
     async def handshake(self) -> None:

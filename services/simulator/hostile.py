@@ -59,8 +59,8 @@ class Hostile(ABC):
     async def answer(self, connection: socket.socket) -> None:
         """Treat one connection; it is closed afterwards."""
 
-    async def _tls(self, connection: socket.socket) -> serve.TlsStream:
-        stream = serve.TlsStream(connection, self._context)
+    async def _tls(self, connection: socket.socket) -> serve.ServerStream:
+        stream = serve.ServerStream(connection, self._context)
         await stream.handshake()
         return stream
 
@@ -113,7 +113,7 @@ class _GarbageHttp2(Hostile):
         stream = await self._tls(connection)
         await stream.read()
         await stream.write(b"HTTP/1.1 200 OK\r\n\r\n" + os.urandom(4096))
-        await stream.close()
+        await stream.finish()
 
 
 class _HugeCertificate(Hostile):

@@ -26,7 +26,8 @@ from libs.talos.serve.admission import CertificateNotForClientsError, roles_of
 from libs.talos.serve.api import Conduct, NodeApi, Peer, Role
 from libs.talos.serve.calls import Peers
 from libs.talos.serve.certificates import Leaf
-from libs.talos.serve.tls import CHUNK, TlsStream, reset, server_context
+from libs.talos.serve.tls import ServerStream, reset, server_context
+from libs.talos.tls import CHUNK
 
 HANDSHAKE_SECONDS = 10.0
 REQUEST_BYTES_MAX = 32 * 1024 * 1024
@@ -149,7 +150,7 @@ class Listener:
             task.add_done_callback(lambda done: self._connections.pop(done, None))
 
     async def _serve(self, connection: socket.socket, remote: str) -> None:
-        stream = TlsStream(connection, self._context)
+        stream = ServerStream(connection, self._context)
         try:
             await self._converse(connection, stream, remote)
         except asyncio.CancelledError:
@@ -159,11 +160,11 @@ class Listener:
                 reset(connection)
             raise
         except (ssl.SSLError, OSError, CertificateNotForClientsError):
-            await stream.close()
+            await stream.finish()
         else:
-            await stream.close()
+            await stream.finish()
 
-    async def _converse(self, connection: socket.socket, stream: TlsStream, remote: str) -> None:
+    async def _converse(self, connection: socket.socket, stream: ServerStream, remote: str) -> None:
         conduct = self._node.conduct()
         if conduct is Conduct.SILENT:
             while await asyncio.get_running_loop().sock_recv(connection, CHUNK):
@@ -179,12 +180,12 @@ class Listener:
         with self._peers.as_path(self._folder / secrets.token_hex(8), peer) as path:
             await self._hand_over(stream, path)
 
-    def _roles(self, stream: TlsStream) -> frozenset[str]:
+    def _roles(self, stream: ServerStream) -> frozenset[str]:
         if not self._demands_certificate:
             return frozenset({Role.READER})
         return roles_of(stream.peer_certificate())
 
-    async def _hand_over(self, stream: TlsStream, path: Path) -> None:
+    async def _hand_over(self, stream: ServerStream, path: Path) -> None:
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as local:
             local.setblocking(False)
@@ -198,7 +199,7 @@ class Listener:
                 inward.cancel()
 
 
-async def _inward(stream: TlsStream, local: socket.socket) -> None:
+async def _inward(stream: ServerStream, local: socket.socket) -> None:
     with contextlib.suppress(OSError, ssl.SSLError):
         while data := await stream.read():
             await asyncio.get_running_loop().sock_sendall(local, data)

@@ -1,8 +1,4 @@
-"""TLS of one accepted connection, driven through memory BIOs.
-
-asyncio's own TLS drops the alert when a handshake fails, and the alert (certificate_required, unknown_ca) is
-what a client of Talos must be able to read. Here whatever OpenSSL wants to say is sent before the socket closes.
-"""
+"""TLS of one accepted connection: what Talos offers, and an end in which the peer can read why."""
 
 from __future__ import annotations
 
@@ -12,17 +8,14 @@ import socket
 import ssl
 import struct
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TypeVar
 
 from libs.talos.serve.certificates import Leaf
+from libs.talos.tls import CHUNK, TlsStream
 
-CHUNK = 64 * 1024
 LINGER_SECONDS = 1.0
 """How long the peer may take to read our last words before the socket is closed."""
-
-T = TypeVar("T")
 
 
 def server_context(leaf: Leaf, client_authorities: Iterable[bytes] = ()) -> ssl.SSLContext:
@@ -47,40 +40,17 @@ def server_context(leaf: Leaf, client_authorities: Iterable[bytes] = ()) -> ssl.
     return context
 
 
-class TlsStream:
-    """A TLS server's end of one socket: one task may read while another writes."""
+class ServerStream(TlsStream):
+    """The server's end: whatever OpenSSL wants to say, such as an alert, reaches the peer before the socket closes."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
-        self._sock = sock
-        self._incoming = ssl.MemoryBIO()
-        self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        self._sending = asyncio.Lock()
+        super().__init__(sock, context, server_side=True)
 
-    async def handshake(self) -> None:
-        """Finish the handshake or raise `ssl.SSLError` after the alert has been sent, `OSError` if the peer left."""
-        await self._drive(self._tls.do_handshake)
-
-    def peer_certificate(self) -> bytes | None:
-        """Return the verified client certificate as DER, or None when none was asked for."""
-        return self._tls.getpeercert(binary_form=True)
-
-    async def read(self) -> bytes:
-        """Return some bytes, or nothing at the end."""
-        try:
-            return await self._drive(lambda: self._tls.read(CHUNK))
-        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            return b""
-
-    async def write(self, data: bytes) -> None:
-        self._tls.write(data)  # a memory BIO takes everything
-        await self._send()
-
-    async def close(self) -> None:
+    async def finish(self) -> None:
         """Say goodbye if the peer still listens, let it read what is under way, then close."""
-        with contextlib.suppress(ssl.SSLError, OSError, TimeoutError):
+        with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
-                with contextlib.suppress(ssl.SSLWantReadError):
+                with contextlib.suppress(ssl.SSLError):  # it waits for the peer's goodbye, or never got so far
                     self._tls.unwrap()
                 await self._send()
                 self._sock.shutdown(socket.SHUT_WR)
@@ -92,33 +62,6 @@ class TlsStream:
     def reset(self) -> None:
         """Close without a word: the peer gets a reset."""
         reset(self._sock)
-
-    async def _drive(self, step: Callable[[], T]) -> T:
-        while True:
-            try:
-                result = step()
-            except ssl.SSLWantReadError:
-                await self._send()
-                await self._receive()
-            except ssl.SSLError:
-                with contextlib.suppress(OSError):
-                    await self._send()
-                raise
-            else:
-                await self._send()
-                return result
-
-    async def _receive(self) -> None:
-        data = await asyncio.get_running_loop().sock_recv(self._sock, CHUNK)
-        if data:
-            self._incoming.write(data)
-        else:
-            self._incoming.write_eof()
-
-    async def _send(self) -> None:
-        async with self._sending:
-            while data := self._outgoing.read():
-                await asyncio.get_running_loop().sock_sendall(self._sock, data)
 
 
 def reset(sock: socket.socket) -> None:
