@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -81,7 +82,8 @@ async def _connect(endpoint: Endpoint, seconds: float) -> socket.socket:
         except TimeoutError:
             reason = f"no answer within {seconds:g} s"
         except OSError as error:
-            reason = error.strerror or str(error)
+            # asyncio has a text of its own, which only repeats the address.
+            reason = os.strerror(error.errno) if error.errno else str(error)
     raise Unreachable(f"cannot connect to {endpoint}: {reason}")
 
 

@@ -6,6 +6,7 @@ comes out is a plain tree that is never larger than its text.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
@@ -13,6 +14,9 @@ import yaml
 BYTES_MAX = 1024 * 1024
 """As much as a Kubernetes Secret holds."""
 DEPTH_MAX = 100
+EVENTS_MAX = 50_000
+"""Keys and values, about: a full machine configuration has a thousand."""
+_LONG_NUMBER = re.compile(r"[-+]?[0-9:_.]{65,}")
 
 
 class UnreadableYamlError(ValueError):
@@ -24,12 +28,13 @@ def load_documents(data: bytes) -> list[Any]:
     if len(data) > BYTES_MAX:
         raise UnreadableYamlError(f"has {len(data)} bytes, and at most {BYTES_MAX} are read")
     try:
-        return list(_load(data))
+        _check(data)
+        return [document for document in yaml.load_all(data, Loader=yaml.CSafeLoader) if document is not None]
     except yaml.MarkedYAMLError as error:
         raise UnreadableYamlError(f"is not YAML{_place(error)}") from None
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        if isinstance(error, UnreadableYamlError):
-            raise
+    except UnreadableYamlError:
+        raise
+    except (yaml.YAMLError, ValueError, OverflowError):  # also numbers and dates that are none
         raise UnreadableYamlError("is not YAML") from None
 
 
@@ -44,35 +49,27 @@ def equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _load(data: bytes) -> Any:
-    loader = yaml.CSafeLoader(data)
-    try:
-        while loader.check_node():
-            node: Any = loader.get_node()
-            _check(node)
-            document = loader.construct_document(node)
-            if document is not None:
-                yield document
-    finally:
-        loader.dispose()
-
-
-def _check(root: Any) -> None:
-    """Refuse aliases, which show as one node in two places, and nesting that no configuration has."""
-    seen: set[int] = set()
-    waiting: list[tuple[Any, int]] = [(root, 0)]
-    while waiting:
-        node, depth = waiting.pop()
-        line = node.start_mark.line + 1
-        if id(node) in seen:
+def _check(data: bytes) -> None:
+    """Look at the events one by one, before anything grows out of them."""
+    depth = 0
+    for number, event in enumerate(yaml.parse(data, Loader=yaml.CSafeLoader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        mark = event.start_mark
+        line = mark.line + 1 if mark else 1
+        if isinstance(event, yaml.AliasEvent):
             raise UnreadableYamlError(f"uses a YAML alias in line {line}: write the value out")
         if depth > DEPTH_MAX:
             raise UnreadableYamlError(f"is nested more than {DEPTH_MAX} deep in line {line}")
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += [(item, depth + 1) for item in node.value]
-        elif isinstance(node, yaml.MappingNode):
-            waiting += [(part, depth + 1) for pair in node.value for part in pair]
+        if number > EVENTS_MAX:
+            raise UnreadableYamlError(f"has more keys and values than are read, from line {line} on")
+        if isinstance(event, yaml.ScalarEvent) and _is_long_number(event):
+            raise UnreadableYamlError(f"has a number in line {line} that is too long")
+
+
+def _is_long_number(event: Any) -> bool:
+    """YAML counts in sixties too, and such a number of a million digits takes minutes to read."""
+    read_as_number = event.implicit[0] or event.tag
+    return bool(read_as_number and _LONG_NUMBER.fullmatch(event.value))
 
 
 def _place(error: yaml.MarkedYAMLError) -> str:

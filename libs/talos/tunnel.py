@@ -35,6 +35,7 @@ _REFUSALS = {
     "SSLV3_ALERT_UNSUPPORTED_CERTIFICATE": "it is not one for clients",
     "SSLV3_ALERT_CERTIFICATE_REVOKED": "it was revoked",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "it cannot be used",
+    "TLSV1_ALERT_DECRYPT_ERROR": "its signature does not hold",
     "TLSV1_ALERT_ACCESS_DENIED": "access is denied",
 }
 _SETTINGS_FRAME = b"\x04"
