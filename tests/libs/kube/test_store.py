@@ -344,6 +344,13 @@ async def test_a_strange_object_may_become_readable_or_go(tmp_path: Path) -> Non
         await seen.until(lambda: seen.names() == {"odd"} and not seen.store.oddities)
 
 
+async def test_a_strange_object_may_go_during_an_outage(tmp_path: Path) -> None:
+    lists = [listed(10, node("odd", 6, status=7)), listed(20)]
+    async with watched(tmp_path, scripted(lists, [failing(410, "Expired"), HANG])) as seen:
+        await seen.until(lambda: seen.store.oddities.keys() == {("", "odd")})
+        await seen.until(lambda: not seen.store.oddities)
+
+
 async def test_a_server_that_is_away_is_waited_for_and_said_so(tmp_path: Path) -> None:
     lists = [failing(503, "ServiceUnavailable"), failing(403, "Forbidden"), listed(10, at("a", 5))]
     async with watched(tmp_path, scripted(lists, [HANG])) as seen:
