@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import nats
@@ -20,7 +21,7 @@ from libs.embedded.service import ServiceProcess
 from libs.embedded.stack import Stack
 from libs.events import EndpointObserved, SeenAddress, decode, encode, subjects
 from libs.identity import Identity
-from libs.machine import Source
+from libs.machine import Source, TalosMachine
 from tests.bench.row import ROUNDS, Row, against_floor
 
 NAMESPACE = "nodetrail"
@@ -165,6 +166,10 @@ async def _drained(client: nats.NATS, durable: str) -> None:
             await asyncio.sleep(0.01)
 
 
+def _is_at(name: str, address: str, machines: list[TalosMachine]) -> bool:
+    return any(m.metadata.name == name and m.status.observed_endpoint == address for m in machines)
+
+
 def bare_loop(url: str, durable: str, count: int) -> None:
     """What nats-py alone can do: fetch, decode, ack, in a process of its own."""
 
@@ -191,13 +196,7 @@ async def _recorded(operator: Operator, client: nats.NATS, number: int) -> tuple
         subject, headers, data = _message(machine, "site-moving", address, sweep=number)
         begun = time.perf_counter()
         await client.jetstream().publish(subject, data, headers=headers)
-        await operator.until(
-            lambda machines, name=name, address=address: any(
-                m.metadata.name == name and m.status.observed_endpoint == address for m in machines
-            ),
-            what=f"{name} at {address}",
-            seconds=20,
-        )
+        await operator.until(partial(_is_at, name, address), what=f"{name} at {address}", seconds=20)
         ours.append(time.perf_counter() - begun)
         begun = time.perf_counter()
         found = await operator.api.get(kube.MACHINES, name, NAMESPACE)
