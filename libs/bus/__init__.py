@@ -4,6 +4,7 @@ What events mean, and what is done about them, is decided elsewhere.
 """
 
 from libs.bus.bus import Bus, connect
+from libs.bus.consume import Gate, Handler
 from libs.bus.delivery import Delivery
 from libs.bus.errors import ApiRefused, BusError, Denied, Disconnected, EventTooLarge, Later, RequestFailed, WrongShape
 from libs.bus.streams import ConsumerSpec
@@ -20,6 +21,8 @@ __all__ = [
     "Denied",
     "Disconnected",
     "EventTooLarge",
+    "Gate",
+    "Handler",
     "Later",
     "RequestFailed",
     "WrongShape",

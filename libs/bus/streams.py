@@ -28,6 +28,7 @@ UNACKNOWLEDGED_MAX = 1000
 REPLICAS = 3
 
 _NOT_FOUND = 404
+_NOT_NOW = frozenset({_NOT_FOUND, 503})
 _NO_ROOM = frozenset({10023, 10028, 10047})
 _NO_PEERS = frozenset({10005, 10052, 10074})
 
@@ -85,6 +86,8 @@ async def ensure_stream(link: Link, name: str) -> None:
     try:
         await link.api(f"STREAM.UPDATE.{name}", {**has, **shape})
     except ApiRefused as error:
+        if error.code in _NOT_NOW:
+            raise
         wants = {field: shape[field] for field in differs}
         raise WrongShape(f"stream {name} has {differs} and needs {wants}: {error.description}") from error
     _log.info("stream updated", stream=name, fields=sorted(differs))
@@ -134,7 +137,7 @@ async def ensure_consumer(link: Link, spec: ConsumerSpec) -> None:
             f"CONSUMER.CREATE.{path}", {"stream_name": spec.stream, "config": _consumer_shape(spec), "action": ""}
         )
     except ApiRefused as error:
-        if error.code == _NOT_FOUND or error.code >= 500:
+        if error.code in _NOT_NOW:
             raise
         raise WrongShape(f"consumer {spec.durable} of stream {spec.stream}: {error.description}") from error
     _log.info("consumer made", consumer=spec.durable, stream=spec.stream)
