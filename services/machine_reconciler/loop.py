@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from libs import kube, runtime
-from libs.machine import READ_FAILED, TalosMachine, dial_endpoint, ready_condition
+from libs.machine import TalosMachine, dial_endpoint, ready_condition
 from services.machine_reconciler.machines import Key, Machines
 from services.machine_reconciler.memory import Interrupted, Memory
 from services.machine_reconciler.nodes import Nodes, lists
@@ -111,8 +111,9 @@ class Loop:
     def _is_news(self, machine: TalosMachine, node: kube.Node) -> bool:
         if not lists(node, dial_endpoint(machine)):
             return True
+        # A Node that appears or changes where the machine is expected: it may just have started.
         ready = ready_condition(machine)
-        return ready is not None and ready.reason in READ_FAILED
+        return ready is None or ready.status != "True"
 
     def _forget(self, machine: TalosMachine) -> None:
         self._machines.remove(machine)
