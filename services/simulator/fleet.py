@@ -82,7 +82,6 @@ class Fleet:
     async def add_hostile(self, spec: HostileSpec) -> None:
         """Put something broken at an address."""
         self.check_free([spec.address], spec.port, besides="")
-        self.hostile[spec.address] = spec
         key = ("hostile", spec.address)
         try:
             if spec.kind in STRANGE:
@@ -94,8 +93,9 @@ class Fleet:
                 await hostile.open()
                 self._run(key, hostile)
         except (AddressTakenError, serve.AddressInUseError) as error:
-            await self.remove_hostile(spec.address)
+            await self._end(key)
             raise AddressTakenError(str(error)) from error
+        self.hostile[spec.address] = spec
 
     async def remove_hostile(self, address: str) -> None:
         """Take away what is hostile at an address."""
@@ -115,7 +115,7 @@ class Fleet:
         }
         held |= {(address, spec.port): f"something hostile ({spec.kind})" for address, spec in self.hostile.items()}
         for taken in sorted(wanted & held.keys()):
-            raise AddressTakenError(f"{taken[0]} port {taken[1]} is held by {held[taken]}, which is on")
+            raise AddressTakenError(f"{taken[0]} port {taken[1]} is held by {held[taken]}")
 
     def signer(self, authority_pem: bytes) -> serve.Authority | None:
         key = serve.spki(serve.load_certificate(authority_pem))
