@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 
 from libs import bus, kube, runtime, talos
 from libs.events import subjects
@@ -45,7 +46,7 @@ async def run(settings: Settings, service: runtime.Service) -> None:
         machines, nodes, pictures = Machines(), Nodes(), Pictures()
         metrics = Metrics(service.registry, machines)
         outbox = Outbox(nats)
-        announcer = Announcer(outbox, api)
+        announcer = Announcer(outbox, partial(kube.tell, api))
         statuses = Statuses(api, machines.put)
         secrets = Secrets(api)
         gatherer = Gatherer(talos, secrets, nodes, count=metrics.answered)

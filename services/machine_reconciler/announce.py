@@ -30,6 +30,20 @@ class Box(Protocol):
     def put(self, event: Event, *, subject: str, message_id: str, newest_only: bool = False) -> None: ...
 
 
+class Tell(Protocol):
+    """Writes one Kubernetes Event, best effort; `kube.tell` with an API is one."""
+
+    async def __call__(
+        self,
+        about: TalosMachine,
+        *,
+        type: Literal["Normal", "Warning"],  # noqa: A002 - the Event's own word
+        reason: str,
+        message: str,
+        action: str,
+    ) -> None: ...
+
+
 class _Words(NamedTuple):
     machine: TalosMachine
     type: Literal["Normal", "Warning"]
@@ -41,16 +55,16 @@ class _Words(NamedTuple):
 class Announcer:
     """Says things once; never waits, and drops what for people when there is too much of it."""
 
-    def __init__(self, outbox: Box, api: kube.Api) -> None:
+    def __init__(self, outbox: Box, tell: Tell) -> None:
         self._outbox = outbox
-        self._api = api
+        self._tell = tell
         self._words: asyncio.Queue[_Words] = asyncio.Queue(WAITING_MAX)
 
     async def run(self) -> None:
         """Write Kubernetes Events for ever."""
         async with asyncio.TaskGroup() as group:
             for number in range(TELLERS):
-                group.create_task(self._tell(), name=f"teller-{number}")
+                group.create_task(self._work(), name=f"teller-{number}")
 
     def registered(self, machine: TalosMachine) -> None:
         """A machine was made for an unknown box."""
@@ -133,16 +147,11 @@ class Announcer:
         if not self._words.full():
             self._words.put_nowait(_Words(machine, kind, reason, message, action))
 
-    async def _tell(self) -> None:
+    async def _work(self) -> None:
         while True:
             words = await self._words.get()
-            await kube.tell(
-                self._api,
-                words.machine,
-                type=words.type,
-                reason=words.reason,
-                message=words.message,
-                action=words.action,
+            await self._tell(
+                words.machine, type=words.type, reason=words.reason, message=words.message, action=words.action
             )
 
 

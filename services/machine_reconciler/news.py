@@ -8,10 +8,8 @@ from typing import Protocol
 from libs import bus, kube
 from libs.events import EndpointDecided, EndpointObserved, Outcome, subjects
 from libs.machine import Source
-from services.machine_reconciler.loop import Loop
 from services.machine_reconciler.machines import Key, Machines
 from services.machine_reconciler.pictures import Pictures
-from services.machine_reconciler.registration import Registrar
 
 LATER_SECONDS = 2.0
 
@@ -22,10 +20,24 @@ class Streams(Protocol):
     def newest(self, stream: str, subject_filter: str) -> AsyncIterator[bus.Delivery]: ...
 
 
+class Wakes(Protocol):
+    """The part of the loop that is used here."""
+
+    def wake(self, key: Key, *, news: object) -> None: ...
+    def node_seen(self, node: kube.Node) -> None: ...
+    def worked_at(self, key: Key, addresses: list[str]) -> None: ...
+
+
+class Registers(Protocol):
+    """The part of the registrar that is used here."""
+
+    async def consider(self, observed: EndpointObserved) -> None: ...
+
+
 class News:
     """Handlers of the two consumers. All of them bear messages that come late, twice or in any order."""
 
-    def __init__(self, loop: Loop, machines: Machines, pictures: Pictures, registrar: Registrar) -> None:
+    def __init__(self, loop: Wakes, machines: Machines, pictures: Pictures, registrar: Registers) -> None:
         self._loop = loop
         self._machines = machines
         self._pictures = pictures

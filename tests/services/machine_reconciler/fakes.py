@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from libs import kube, talos
-from libs.endpoint import Endpoint, parse_endpoint
+from libs.endpoint import Endpoint
 from libs.events import Event
 from libs.identity import Identity
 from libs.machine import TalosMachine
@@ -118,7 +118,6 @@ class FakeApi:
         self.writes: list[dict[str, Any]] = []
         self.error: kube.KubeError | None = None
         self.before_write: Callable[[], None] = lambda: None
-        self.told: list[dict[str, Any]] = []
 
     async def get(self, resource: kube.Resource[Any], name: str, namespace: str = "") -> Any:
         if self.error is not None:
@@ -163,10 +162,6 @@ class FakeApi:
         self.replace(status=msgspec.convert({**observed, **body["status"]}, type(self.machine.status)))
         return self.machine
 
-    async def create(self, resource: kube.Resource[Any], body: dict[str, Any], namespace: str = "") -> Any:
-        self.told.append(body)
-        return None
-
     def replace(self, **changes: Any) -> None:
         """Somebody writes the machine: another version."""
         assert self.machine is not None
@@ -202,7 +197,3 @@ def node(name: str, *addresses: str, uuid: str = "", ready: bool = True) -> kube
             conditions=(kube.NodeCondition(type="Ready", status=str(ready)),),
         ),
     )
-
-
-def host(endpoint: str) -> str:
-    return parse_endpoint(endpoint).host

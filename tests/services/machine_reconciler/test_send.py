@@ -68,7 +68,11 @@ def delete(world: World) -> None:
 
 
 def write_by_others(world: World) -> None:
-    world.api.before_write = lambda: (setattr(world.api, "before_write", lambda: None), world.api.replace())  # type: ignore[func-returns-value] # two deeds in one lambda
+    def once() -> None:
+        world.api.before_write = lambda: None
+        world.api.replace()
+
+    world.api.before_write = once
 
 
 @pytest.mark.parametrize("meanwhile", [withdraw, repin, other_reference, move, delete, write_by_others])

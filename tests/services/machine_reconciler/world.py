@@ -48,6 +48,7 @@ class World:
         self.api.secrets["one"] = {"config": DESIRED, "talosconfig": TALOSCONFIG}
         self.net = FakeNet()
         self.outbox = FakeOutbox()
+        self.told: list[tuple[str, str]] = []
         self.machines = Machines()
         self.nodes = Nodes()
         self.pictures = Pictures(clock=lambda: MOMENT)
@@ -55,7 +56,7 @@ class World:
         self.machines.put(self.start)
         statuses = Statuses(self.api, self.machines.put)
         secrets = Secrets(self.api)
-        announcer = Announcer(self.outbox, self.api)
+        announcer = Announcer(self.outbox, self._tell)
         self.rounds = Rounds(
             gatherer=Gatherer(self.net, secrets, self.nodes, count=lambda _asked, _answer: None),
             sender=Sender(self.net, statuses, secrets, announcer, clock=self.now),
@@ -66,6 +67,9 @@ class World:
             node_reader=self.api,
             clock=self.now,
         )
+
+    async def _tell(self, about: TalosMachine, *, type: str, reason: str, message: str, action: str) -> None:  # noqa: A002
+        self.told.append((type, reason))
 
     async def round(self) -> Again:
         """One round of the machine as the reconciler knows it."""
