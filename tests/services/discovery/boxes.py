@@ -35,7 +35,7 @@ def identity(number: int, *, uuid: str | None = None) -> Identity:
 async def until(holds: Callable[[], bool], *, seconds: float = 10) -> None:
     """Wait until it holds."""
     async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 - what is waited for has no event
+        while not holds():
             await asyncio.sleep(0.005)
 
 

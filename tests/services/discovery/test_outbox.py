@@ -78,6 +78,7 @@ async def test_what_can_never_be_published_is_dropped_and_the_next_goes_on() -> 
     box = Outbox(nats := Nats())
     async with running(box):
         box.put("large", event("a"), message_id="1", made_at=1)
+        await until(lambda: not len(box) and not box._queue._working)
         box.put("one", event("b"), message_id="2", made_at=2)
         await until(lambda: not len(box) and not box._queue._working)
     assert [published[0] for published in nats.published] == ["one"]

@@ -131,6 +131,20 @@ async def test_a_box_that_moved_with_a_new_leaf_is_published_at_its_new_address_
             assert event.sweeps_agreeing == 2
 
 
+async def test_an_address_that_somebody_else_took_is_gone_before_the_sweep_ends() -> None:
+    subnet, who = boxes.fresh_subnet(), boxes.identity(1)
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(boxes.box_at(f"{subnet}.1", who=who))
+        scan = await stack.enter_async_context(scanning(subnet))
+        await scan.sweep()
+        here.box.become(boxes.identity(2))
+        there = await stack.enter_async_context(boxes.box_at(f"{subnet}.9", who=who))
+        await stack.enter_async_context(boxes.thing_at(f"{subnet}.5", boxes.silence))  # the sweep takes a second
+        pictures = [event for event in await scan.sweep() if event.identity == who]
+        assert len(pictures) == 2, "one at once, one at the end"
+        assert [addresses(event) for event in pictures] == 2 * [{f"{subnet}.9": there.fingerprint}]
+
+
 async def test_a_new_leaf_at_two_addresses_is_never_two_certificates() -> None:
     subnet = boxes.fresh_subnet()
     async with boxes.box_at(f"{subnet}.1", f"{subnet}.2", who=boxes.identity(1)) as port, scanning(subnet) as scan:
