@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from libs import runtime
 from libs.embedded.process import ProcessError
 from services.demo import screen, stage, story
 
@@ -19,6 +20,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description="Watch nodes move and be followed.")
     parser.add_argument("--keep", action="store_true", help="leave everything running afterwards, until Ctrl-C")
     arguments = parser.parse_args()
+    runtime.set_up_logs(log_format="text", log_level="error")  # the screen tells; the parts log into files
     with tempfile.TemporaryDirectory(prefix="nodetrail-demo-") as folder:
         try:
             return asyncio.run(play(Path(folder), keep=arguments.keep))
