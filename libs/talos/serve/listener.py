@@ -80,7 +80,7 @@ class Listener:
             task.cancel()
         try:
             await self._tasks.__aexit__(None, None, None)
-            await self._grpc.stop(0)
+            await self._stop_grpc(0)
         finally:
             for sock in self._hung:
                 reset(sock)
@@ -110,7 +110,7 @@ class Listener:
     async def finish(self, grace_seconds: float) -> None:
         """Stop listening, let the calls under way end, and close what is still open after that."""
         self._stop_accepting(list(self._accepting))
-        await self._grpc.stop(grace_seconds)
+        await self._stop_grpc(grace_seconds)
         if self._connections:
             await asyncio.wait(list(self._connections), timeout=1.0)
 
@@ -119,6 +119,13 @@ class Listener:
         addresses = list(self._accepting)
         self._stop_accepting(addresses)
         self._hang(addresses)
+
+    async def _stop_grpc(self, grace_seconds: float) -> None:
+        await self._grpc.stop(grace_seconds)
+        # gRPC waits with `asyncio.wait_for`, which loses a cancellation that arrives just as the wait ends.
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
 
     def _stop_accepting(self, addresses: Iterable[str]) -> None:
         for address in addresses:
