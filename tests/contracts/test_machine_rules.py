@@ -68,16 +68,18 @@ BAD_ENDPOINTS = [
 
 def refusal(api: KubeApi, spec: dict[str, Any]) -> str:
     """Create a machine tentatively and return why it is refused, or nothing."""
-    status, answer = api.admin.ask("POST", f"{COLLECTION}?dryRun=All&fieldValidation=Strict", machine(spec))
+    status, answer = api.admin.ask(
+        "POST", f"{COLLECTION}?dryRun=All&fieldValidation=Strict", machine(spec, "tentative")
+    )
     assert status in {201, 422}, answer
     return "" if status == 201 else str(answer["message"])
 
 
-def machine(spec: dict[str, Any]) -> dict[str, Any]:
+def machine(spec: dict[str, Any], name: str = "box-1") -> dict[str, Any]:
     return {
         "apiVersion": "nodetrail.dev/v1alpha1",
         "kind": "TalosMachine",
-        "metadata": {"name": "box-1"},
+        "metadata": {"name": name},
         "spec": spec,
     }
 

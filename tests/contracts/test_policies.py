@@ -68,14 +68,20 @@ def all_rights(kube_apiserver: KubeApi) -> Iterator[None]:
             ],
         },
     )
-    for account in SERVICE_ACCOUNTS:
-        rest = kube_apiserver.rest(account)
-        deadline = time.monotonic() + 10
-        while rest.ask("GET", "/api/v1/secrets?limit=1")[0] != 200:  # the authoriser hears of bindings by a watch
-            assert time.monotonic() < deadline, f"{account} may not read Secrets yet"
-        rest.close()
+    wait_until_all_may_read_secrets(kube_apiserver, True)
     yield
     kube_apiserver.admin.must("DELETE", f"{BINDING}/{name}")
+    wait_until_all_may_read_secrets(kube_apiserver, False)
+
+
+def wait_until_all_may_read_secrets(api: KubeApi, expected: bool) -> None:
+    """The authoriser hears of bindings by a watch."""
+    for account in SERVICE_ACCOUNTS:
+        rest = api.rest(account)
+        deadline = time.monotonic() + 10
+        while (rest.ask("GET", "/api/v1/secrets?limit=1")[0] == 200) is not expected:
+            assert time.monotonic() < deadline, f"{account} may read Secrets: {not expected}"
+        rest.close()
 
 
 @pytest.fixture
