@@ -10,9 +10,9 @@ VERSION = "v1.37.2"
 """The kube-apiserver whose manners these are; what follows the plus sign says what this is."""
 
 LEFT_OUT = (
-    "in memory only; no garbage collection by owner, no quota, no webhooks, no mutating policies, no conversion "
-    "between versions; built-in kinds are not validated beyond metadata; RBAC and ValidatingAdmissionPolicies are evaluated, "
-    "without aggregated roles, escalation checks and parameters; CEL without type checks and costs"
+    "in memory only; no garbage collection by owner, no quota, no webhooks, no mutating policies, no conversion of "
+    "versions; built-in kinds are few and not validated beyond metadata; RBAC and ValidatingAdmissionPolicies are "
+    "evaluated, without aggregated roles, escalation checks and parameters; CEL without type checks and costs"
 )
 """What devapi does not do and a real API server does: said in the log, in /version and in each answer's header."""
 

@@ -24,18 +24,16 @@ _RULES = {
         re.compile(rf"^{_LABEL}$"),
         63,
         (
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-            "with an alphanumeric character (e.g. 'my-name', or '123-abc', regex used for validation is "
-            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
+            "end with an alphanumeric character (e.g. 'my-name', or '123-abc')"
         ),
     ),
     "subdomain": (
         re.compile(rf"^{_LABEL}(\.{_LABEL})*$"),
         _NAME_MAX,
         (
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-            "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+            "start and end with an alphanumeric character (e.g. 'example.com')"
         ),
     ),
     "segment": (re.compile(r"^(?!\.\.?$)[^/%]+$"), _NAME_MAX, "may not be '.' or '..' or contain '/' or '%'"),

@@ -78,8 +78,6 @@ class Reads:
             cause = Cause(field="sendInitialEvents", reason="FieldValueForbidden", message=message)
             raise refusal.invalid("ListOptions", "meta.k8s.io", "", [cause])
         revision = _number(call.options, "resourceVersion")
-        if revision > self._store.revision:
-            raise refusal.version_too_large(revision, self._store.revision)
         seconds = _number(call.options, "timeoutSeconds") or random.uniform(*WATCH_SECONDS)  # noqa: S311 - spreads load
         return self._lines(call, event, revision, time.monotonic() + seconds)
 
@@ -106,7 +104,7 @@ class Reads:
                         yield _too_old(revision)
                     return
                 # The collection has no other change up to here, whatever happened to other kinds.
-                revision = now_revision
+                revision = max(revision, now_revision)
                 lines = [line for change in changes if (line := _line(change, call.namespace, matches, event))]
                 if lines:
                     yield b"".join(lines)
@@ -182,7 +180,7 @@ def _bookmark(call: Call, revision: int) -> bytes:
     item = {
         "kind": call.kind.kind,
         "apiVersion": call.kind.api_version,
-        "metadata": {"resourceVersion": str(revision), "creationTimestamp": None},
+        "metadata": {"resourceVersion": str(revision)},
     }
     return msgspec.json.encode({"type": "BOOKMARK", "object": item}) + b"\n"
 

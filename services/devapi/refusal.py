@@ -40,7 +40,7 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not a failure 
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
+            **({"reason": self.reason} if self.reason else {}),
             **({"details": self.details} if self.details else {}),
             "code": self.code,
         }
@@ -95,6 +95,13 @@ def bad_request(message: str) -> Refusal:
     return Refusal(400, "BadRequest", message)
 
 
+def undeclared(api_version: str, kind: str, name: str, path: str) -> Refusal:
+    """Refuse an apply of a field that the schema does not have; a real API server says 500 to that, too."""
+    what = f"(/{name}; {api_version}, Kind={kind})"
+    message = f"failed to create typed patch object {what}: .{path}: field not declared in schema"
+    return Refusal(500, "", message)
+
+
 def forbidden(resource: str, group: str, name: str, why: str) -> Refusal:
     shown = f' "{name}"' if name else ""
     message = f"{_full(resource, group)}{shown} is forbidden: {why}"
@@ -128,8 +135,9 @@ def too_large(size: int, limit: int) -> Refusal:
 
 
 def version_too_large(version: int, current: int) -> Refusal:
-    details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
-    return Refusal(504, "Timeout", f"Too large resource version: {version}, current: {current}", details)
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    details = {"causes": causes, "retryAfterSeconds": 1}
+    return Refusal(504, "Timeout", f"Timeout: Too large resource version: {version}, current: {current}", details)
 
 
 def not_offered(what: str) -> Refusal:

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from services.devapi import bodies, builtin, discovery, openapi, refusal, tables
+from services.devapi import bodies, builtin, discovery, openapi, protobuf, refusal, tables
 from services.devapi.admission import Admission
 from services.devapi.calls import Call
 from services.devapi.kinds import Kind, Kinds
@@ -42,6 +42,11 @@ class Request:
     accept: str = ""
     content_type: str = ""
     body: bytes = b""
+
+    @property
+    def media(self) -> str:
+        """The body's media type without its parameters."""
+        return self.content_type.partition(";")[0].strip() or "application/json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +109,7 @@ class Server:
         review = discovery.REVIEWS.get((target.group, target.version, target.plural))
         if review is not None and target.verb == "create":
             api_version = f"{target.group}/{target.version}"
-            item = self._reviews.answer(review, api_version, user, bodies.decode(request.body))
+            item = self._reviews.answer(review, api_version, user, _object(request))
             return Answer(code=201, data=msgspec.json.encode(item), verb=target.verb)
         return self._act(request, user, target)
 
@@ -156,15 +161,13 @@ class Server:
 
     def _write(self, request: Request, call: Call) -> Answer:
         warnings: list[str] = []
-        media = request.content_type.partition(";")[0].strip() or "application/json"
+        media = request.media
         code = 200
         match call.verb, bool(call.name):
             case "create", False:
-                _need_json(media)
-                entry, code = self.writes.create(call, bodies.decode(request.body), warnings.append), 201
+                entry, code = self.writes.create(call, _object(request), warnings.append), 201
             case "update", True:
-                _need_json(media)
-                entry = self.writes.update(call, bodies.decode(request.body), warnings.append)
+                entry = self.writes.update(call, _object(request), warnings.append)
             case "patch", True if media == APPLY:
                 entry, new = self.writes.apply(call, bodies.decode(request.body), warnings.append)
                 code = 201 if new else 200
@@ -228,10 +231,14 @@ def _is_misplaced(kind: Kind, target: Target) -> bool:
     return not target.namespace and (bool(target.name) or target.verb not in {"list", "watch"})
 
 
-def _need_json(media: str) -> None:
-    known = ("application/json", "application/yaml")
-    if media not in known:
-        raise refusal.unsupported_media(media, known)
+def _object(request: Request) -> Any:
+    """Return the object in a body, by its media type."""
+    if request.media == protobuf.MEDIA:
+        return protobuf.decode(request.body)
+    known = ("application/json", "application/yaml", protobuf.MEDIA)
+    if request.media not in known:
+        raise refusal.unsupported_media(request.media, known)
+    return bodies.decode(request.body)
 
 
 def _list_metadata(page: Page) -> Item:

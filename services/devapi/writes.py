@@ -84,7 +84,7 @@ class Writes:
     def apply(self, call: Call, config: Any, warn: Warn) -> tuple[Entry, bool]:
         """Server-side apply; also tell whether the object is new."""
         manager = Manager(call.manager(applying=True), "Apply", call.subresource)
-        config = self._shaped(call, config, warn, complete=False)
+        config = self._shaped(call, config, warn, applying=True)
         if config["metadata"].get("managedFields"):
             raise refusal.bad_request("metadata.managedFields must be nil")
         live = self._store.get(call.kind.resource, call.key)
@@ -123,8 +123,6 @@ class Writes:
         act = Act("create", call.kind.group, call.kind.plural, call.namespace, call.name)
         if not self._rbac.allows(call.user, act):
             raise refusal.forbidden(call.kind.plural, call.kind.group, call.name, refused_because(call.user, act))
-        if config["metadata"].get("resourceVersion"):
-            raise call.conflict("resourceVersion should not be set on objects to be created")
         empty = {"apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": {}}
         _, owners = managed.apply(
             empty, config, schema=call.kind.schema, manager=manager, force=call.force, reset=_reset_by(call)
@@ -138,7 +136,7 @@ class Writes:
             raise call.not_found()
         return live
 
-    def _shaped(self, call: Call, given: Any, warn: Warn, *, complete: bool = True) -> Item:
+    def _shaped(self, call: Call, given: Any, warn: Warn, *, applying: bool = False) -> Item:
         """Return a body that is an object of the right kind, name and namespace, without unknown fields."""
         kind = call.kind
         if not isinstance(given, dict) or not isinstance(given.get("metadata") or {}, dict):
@@ -149,16 +147,14 @@ class Writes:
             **{key: value for key, value in given.items() if key not in {"apiVersion", "kind"}},
             "metadata": given.get("metadata") or {},
         }
-        if (body["apiVersion"], body["kind"]) != (kind.api_version, kind.kind):
-            raise refusal.bad_request(
-                f"{body['apiVersion']} {body['kind']} in the body does not match "
-                f"{kind.api_version} {kind.kind} in the URL"
-            )
+        _check_kind(call, body)
         _check_place(call, body["metadata"])
         if kind.custom:
             body, dropped = schema.pruned(body, kind.schema)
+            if dropped and applying:
+                raise refusal.undeclared(kind.api_version, kind.kind, call.name, dropped[0])
             _report(dropped, call.options.get("fieldValidation", "Warn"), warn)
-            if complete:
+            if not applying:
                 body = schema.defaulted(body, kind.schema)
         return body
 
@@ -204,14 +200,13 @@ class Writes:
 
     def _check_version(self, call: Call, live: Entry, body: Item) -> None:
         given = body["metadata"]
-        if given.get("uid") and given["uid"] != live.item["metadata"]["uid"]:
-            raise call.conflict(
-                f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: "
-                f"{live.item['metadata']['uid']}"
-            )
         version = given.get("resourceVersion")
         if version and version != live.item["metadata"]["resourceVersion"]:
             raise call.conflict()
+        if given.get("uid") and given["uid"] != live.item["metadata"]["uid"]:
+            message = f'Invalid value: "{given["uid"]}": field is immutable'
+            cause = Cause(field="metadata.uid", reason="FieldValueInvalid", message=message)
+            raise refusal.invalid(call.kind.kind, call.kind.group, call.name, [cause])
 
     def _check_namespace(self, call: Call) -> None:
         if not call.kind.namespaced:
@@ -319,6 +314,19 @@ class Writes:
             return
         if not any(key[0] == name for c in self._store.collections().values() for key in c.entries):
             self._store.remove(NAMESPACES, ("", name))
+
+
+def _check_kind(call: Call, body: Item) -> None:
+    kind = call.kind
+    if body["apiVersion"] != kind.api_version:
+        raise refusal.bad_request(
+            f"the API version in the data ({body['apiVersion']}) does not match the expected API version "
+            f"({kind.api_version})"
+        )
+    if body["kind"] != kind.kind:
+        message = f'Invalid value: "{body["kind"]}": must be {kind.kind}'
+        cause = Cause(field="kind", reason="FieldValueInvalid", message=message)
+        raise refusal.invalid(str(body["kind"]), kind.group, call.name or body["metadata"].get("name", ""), [cause])
 
 
 def _check_place(call: Call, given: Item) -> None:
