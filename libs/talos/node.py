@@ -74,9 +74,15 @@ class MaintenanceNode:
             raise ValueError("a configuration is only ever sent over a connection that was opened with a pin")
         request = machine_pb2.ApplyConfigurationRequest(data=data, mode=machine_pb2.ApplyConfigurationRequest.AUTO)
         connection = self._connection
-        async with connection.call("apply the configuration"):
+        what = "apply the configuration"
+        async with connection.call(what):
             try:
-                answer = await connection.machine.ApplyConfiguration(request, timeout=connection.timeout_seconds)
+                answer = await connection.ask(
+                    what,
+                    "/machine.MachineService/ApplyConfiguration",
+                    request,
+                    machine_pb2.ApplyConfigurationResponse,
+                )
             except grpc.aio.AioRpcError as error:
                 if error.code() in _DEFINITE:
                     raise _rejected(connection.endpoint, error) from error
@@ -104,9 +110,11 @@ class ConfiguredNode:
 
     async def version(self) -> str:
         """Read the version of Talos, such as v1.13.9."""
-        connection = self._connection
-        async with connection.call("read the version"):
-            answer = await connection.machine.Version(Empty(), timeout=connection.timeout_seconds)
+        what = "read the version"
+        async with self._connection.call(what):
+            answer = await self._connection.ask(
+                what, "/machine.MachineService/Version", Empty(), machine_pb2.VersionResponse
+            )
         return answer.messages[0].version.tag[:_TEXT_MAX] if answer.messages else ""
 
 

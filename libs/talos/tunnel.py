@@ -87,7 +87,7 @@ class Tunnel:
 
     async def carry(self, listener: socket.socket, path: str) -> None:
         """Accept gRPC's one connection and carry both ways until either side ends."""
-        local, _ = await asyncio.get_running_loop().sock_accept(listener)
+        local = await _accepted(listener)
         listener.close()
         _unlink(path)
         try:
@@ -151,6 +151,20 @@ def _options(endpoint: Endpoint, answer_bytes_max: int) -> list[tuple[str, int |
         ("grpc.compression_enabled_algorithms_bitset", 1),
         ("grpc.per_message_decompression", 0),
     ]
+
+
+async def _accepted(listener: socket.socket) -> socket.socket:
+    """Accept without a gap: a cancelled `sock_accept` can lose the socket that it has accepted already."""
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.Event()
+    loop.add_reader(listener, waiting.set)
+    try:
+        await waiting.wait()
+    finally:
+        loop.remove_reader(listener)
+    local, _ = listener.accept()
+    local.setblocking(False)
+    return local
 
 
 async def _received(local: socket.socket) -> bytes:

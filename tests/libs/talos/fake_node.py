@@ -106,6 +106,17 @@ class _State(state_pb2_grpc.StateServicer):
             yield state_pb2.ListResponse(resource=resource(status))
 
 
+class _Garbage(grpc.GenericRpcHandler):  # type: ignore[type-arg] # generic in the stubs alone
+    def __init__(self, garbage: bytes) -> None:
+        self.garbage = garbage
+
+    def service(self, handler_call_details: Any) -> Any:
+        async def answer(request: bytes, context: Any) -> bytes:
+            return self.garbage
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
 @dataclass
 class FakeNode:
     """What the server has seen; `received` holds the decrypted bytes of each connection."""
@@ -119,16 +130,26 @@ class FakeNode:
 
 @asynccontextmanager
 async def node(
-    context: ssl.SSLContext, api: Api | None = None, *, host: str = "127.0.0.1", port: int = 0, **options: Any
+    context: ssl.SSLContext,
+    api: Api | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    garbage: bytes | None = None,
+    compression: grpc.Compression | None = None,
 ) -> AsyncIterator[FakeNode]:
-    """Serve one node; `options` are those of the gRPC server."""
+    """Serve one node; with `garbage` these bytes are its answer to every unary call."""
     with tempfile.TemporaryDirectory(prefix="fake-") as folder:
         api = api or Api()
         server = grpc.aio.server(
-            options=[("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)], **options
+            options=[("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)],
+            compression=compression,
         )
-        machine_pb2_grpc.add_MachineServiceServicer_to_server(_Machine(api), server)  # type: ignore[abstract] # the rest is not called
-        state_pb2_grpc.add_StateServicer_to_server(_State(api), server)  # type: ignore[abstract] # the rest is not called
+        if garbage is None:
+            machine_pb2_grpc.add_MachineServiceServicer_to_server(_Machine(api), server)  # type: ignore[abstract]
+            state_pb2_grpc.add_StateServicer_to_server(_State(api), server)  # type: ignore[abstract]
+        else:
+            server.add_generic_rpc_handlers((_Garbage(garbage),))
         path = f"{folder}/{secrets.token_hex(4)}"
         server.add_insecure_port(f"unix:{path}")
         await server.start()

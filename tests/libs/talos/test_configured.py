@@ -19,7 +19,7 @@ from libs.talos.pb import specs_pb2, state_pb2
 from tests.libs.talos import pki
 from tests.libs.talos.fake_node import MAC, UUID, Api, FakeNode, node, resource
 
-SECONDS = 5.0
+SECONDS = 20.0
 CLUSTER = pki.authority()
 OURS = pki.client(CLUSTER)
 CREDENTIALS = talos.parse_talosconfig(pki.talosconfig(CLUSTER.pem, OURS))

@@ -24,7 +24,7 @@ from libs.talos.tls import TlsStream
 from tests.libs.talos import pki
 from tests.libs.talos.fake_node import Api, link, node, open_files, resource, tcp_server, tls_server_of
 
-SECONDS = 5.0
+SECONDS = 20.0
 SHORT = 0.5
 LEAF = pki.issue(pki.authority(organization=None), pki.MAINTENANCE)
 CONTEXT = LEAF.server_context()
@@ -60,7 +60,7 @@ async def test_a_black_hole() -> None:
         listener.listen(0)
         address = listener.getsockname()
         with socket.create_connection(address):
-            async with no_longer_than(SHORT + 1):
+            async with no_longer_than(SHORT + 5):
                 with pytest.raises(talos.Unreachable, match=r"0\.5 s"):
                     await talos.look(Endpoint(*address), SHORT)
 
@@ -70,7 +70,7 @@ async def test_silence_instead_of_a_handshake(open_it: Any) -> None:
     async def serve(sock: socket.socket) -> None:
         await asyncio.sleep(60)
 
-    async with tcp_server(serve) as endpoint, no_longer_than(SHORT + 1):
+    async with tcp_server(serve) as endpoint, no_longer_than(SHORT + 5):
         with pytest.raises(talos.Unreachable, match=r"within 0\.5 s"):
             await open_it(endpoint, SHORT)
 
@@ -100,7 +100,7 @@ async def test_an_endless_stream_instead_of_a_handshake() -> None:
         while True:
             await asyncio.get_running_loop().sock_sendall(sock, b"\x16\x03\x03\x40\x00" + b"\x02" * 16384)
 
-    async with tcp_server(serve) as endpoint, no_longer_than(SECONDS):
+    async with tcp_server(serve) as endpoint, no_longer_than(2.0 + 5):
         with pytest.raises(talos.TalosError):
             await identity(endpoint, 2.0)
 
@@ -113,7 +113,7 @@ async def test_silence_after_the_handshake() -> None:
     async def talk(stream: TlsStream) -> None:
         await asyncio.sleep(60)
 
-    async with talking(talk) as endpoint, no_longer_than(SHORT + 1.5):
+    async with talking(talk) as endpoint, no_longer_than(SHORT + 5):
         with pytest.raises(talos.Unreachable, match="no answer"):
             await identity(endpoint, SHORT)
 
@@ -133,7 +133,7 @@ async def test_an_endless_stream_after_the_handshake() -> None:
         while True:
             await stream.write(b"\0\0\0\4\0\0\0\0\0" * 1000)  # settings, for ever
 
-    async with talking(talk) as endpoint, no_longer_than(SECONDS):
+    async with talking(talk) as endpoint, no_longer_than(2.0 + 5):
         with pytest.raises(talos.TalosError):
             await identity(endpoint, 2.0)
 
@@ -153,7 +153,7 @@ async def test_a_drip_of_bytes_is_not_an_answer() -> None:
             await stream.write(b"\0")
             await asyncio.sleep(0.05)
 
-    async with talking(talk) as endpoint, no_longer_than(SHORT + 2):
+    async with talking(talk) as endpoint, no_longer_than(SHORT + 5):
         with pytest.raises(talos.TalosError):
             await identity(endpoint, SHORT)
 
@@ -182,14 +182,14 @@ async def test_an_endless_list_is_cut() -> None:
 
 
 async def test_a_list_that_never_ends_has_a_deadline() -> None:
-    async with node(CONTEXT, Api(listing=slow_links)) as box, no_longer_than(SHORT + 2):
+    async with node(CONTEXT, Api(listing=slow_links)) as box, no_longer_than(SHORT + 5):
         with pytest.raises(talos.Unreachable):
             await identity(box.endpoint, SHORT)
 
 
 @pytest.mark.parametrize("compression", [None, grpc.Compression.Gzip])
 async def test_a_huge_answer_is_refused_even_when_it_travels_small(compression: grpc.Compression | None) -> None:
-    api = Api(uuid="0" * (64 * 1024 * 1024))
+    api = Api(uuid="0" * (4 * 1024 * 1024))
     async with node(CONTEXT, api, compression=compression) as box:
         with pytest.raises(talos.StrangeAnswer):
             await identity(box.endpoint)
@@ -216,6 +216,19 @@ async def test_an_answer_of_the_wrong_type() -> None:
     async with node(CONTEXT, Api(get=get)) as box:
         with pytest.raises(talos.StrangeAnswer, match="not of that type"):
             await identity(box.endpoint)
+
+
+@pytest.mark.parametrize("call", ["identity", "apply_configuration"])
+async def test_an_answer_that_is_no_message_at_all(call: str, caplog: pytest.LogCaptureFixture) -> None:
+    """gRPC hands that over as None, and logs a traceback for each."""
+
+    async with (
+        node(CONTEXT, garbage=b"\xff\xff") as box,
+        talos.maintenance(box.endpoint, pin=talos.fingerprint(LEAF.der), timeout_seconds=SECONDS) as it,
+    ):
+        with pytest.raises(talos.StrangeAnswer, match="not of that type"):
+            await (it.identity() if call == "identity" else it.apply_configuration(b"x"))
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from libs.talos.pb import machine_pb2, specs_pb2
 from tests.libs.talos import pki
 from tests.libs.talos.fake_node import MAC, UUID, Api, link, node
 
-SECONDS = 5.0
+SECONDS = 20.0
 BOOT = pki.authority(organization=None)
 LEAF = pki.issue(BOOT, pki.MAINTENANCE)
 PIN = talos.fingerprint(LEAF.der)
