@@ -103,7 +103,9 @@ async def test_a_wrong_pin_shows_both_fingerprints_and_sends_not_one_byte() -> N
     assert str(box.endpoint) in str(caught.value)
 
 
-@pytest.mark.parametrize("pin", ["", "!", "AAAA", PIN[:-1], PIN.lower()])
+@pytest.mark.parametrize(
+    "pin", ["", "!", "AAAA", PIN[:-1], PIN.lower()], ids=["empty", "no base64", "short", "cut", "lower case"]
+)
 async def test_text_that_is_no_fingerprint_matches_nothing(pin: str | None) -> None:
     async with node(LEAF.server_context()) as box:
         with pytest.raises(talos.CertificateMismatch):
@@ -137,7 +139,7 @@ async def test_a_child_of_the_pinned_leaf_is_not_the_pinned_leaf() -> None:
                 pytest.fail("opened")
 
 
-@pytest.mark.parametrize("pin", [None, PIN])
+@pytest.mark.parametrize("pin", [None, PIN], ids=["no pin", "pin"])
 async def test_a_configured_node_is_told_apart(pin: str | None) -> None:
     cluster = pki.authority()
     leaf = pki.issue(cluster, "node-1")
