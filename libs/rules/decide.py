@@ -20,6 +20,9 @@ RULES: tuple[Rule, ...] = (
 )
 """After these come `sources.BY_SOURCE`, the objections of the kind of evidence at hand."""
 
+NOTHING_OBJECTS = "nothing_objects"
+"""What stands for the rule in the decision to record."""
+
 
 def decide(facts: Facts) -> Decision:
     """Return what becomes of the observation. Nothing but the facts enters it, and nothing is changed by it."""
@@ -33,8 +36,25 @@ def decide(facts: Facts) -> Decision:
         # address, which passed `no_address_is_dialable` and is not where the machine is dialled.
         verdict = objections.refuse(Reason.ADDRESS_NOT_DIALABLE, "no address is left to choose")
         return _decision(facts, "no_address_is_left", verdict)
-    return _decision(
-        facts, "nothing_objects", sources.recorded(facts, there), after=addresses.as_written(facts.machine, there)
+    after = addresses.as_written(facts.machine, there)
+    return _decision(facts, NOTHING_OBJECTS, sources.recorded(facts, str(there)), after=after)
+
+
+def recorded_before(facts: Facts, *, before: str) -> Decision:
+    """Return the decision of an observation that status holds already, made once more to be told.
+
+    `before` is where the machine was dialled before that. The reason is today's: the machine may have been read since.
+    """
+    after = facts.machine.status.observed_endpoint if facts.machine is not None else ""
+    verdict = sources.recorded(facts, after)
+    return Decision(
+        outcome=verdict.outcome,
+        reason=verdict.reason,
+        rule=NOTHING_OBJECTS,
+        message=verdict.message,
+        before=before,
+        after=after,
+        settles=True,
     )
 
 

@@ -161,7 +161,7 @@ def chosen(facts: Facts) -> Seen | None:
     return _CHOSEN[facts.source](facts)
 
 
-def recorded(facts: Facts, there: Seen) -> Verdict:
+def recorded(facts: Facts, there: str) -> Verdict:
     """Return the verdict when nothing objected, with the reason by which it is believed."""
     return Verdict(Outcome.RECORDED, _why_recorded(facts), f"found at {there}")
 
