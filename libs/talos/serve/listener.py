@@ -31,6 +31,8 @@ from libs.talos.tls import CHUNK
 
 HANDSHAKE_SECONDS = 10.0
 REQUEST_BYTES_MAX = 32 * 1024 * 1024
+GOODBYE_SECONDS = 0.3
+"""How long clients may take to hang up after the last call of a port that closes."""
 CONNECTIONS_MAX = 512
 """More at one time are reset, so that a runaway client cannot take the whole fleet's files."""
 
@@ -111,8 +113,12 @@ class Listener:
         """Stop listening, let the calls under way end, and close what is still open after that."""
         self._stop_accepting(list(self._accepting))
         await self._stop_grpc(grace_seconds)
-        if self._connections:
-            await asyncio.wait(list(self._connections), timeout=1.0)
+        open_ones = list(self._connections)
+        if open_ones:
+            _, late = await asyncio.wait(open_ones, timeout=GOODBYE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.wait(open_ones)
 
     def cut(self) -> None:
         """Fall silent as with a power cut: nothing listens, and open connections hang until the block ends."""
@@ -154,14 +160,18 @@ class Listener:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             task = self._tasks.create_task(self._serve(connection, str(remote[0])))
             self._connections[task] = address
-            task.add_done_callback(lambda done: self._connections.pop(done, None))
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._connections.pop(task, None)
+        self._hanging.discard(task)
 
     async def _serve(self, connection: socket.socket, remote: str) -> None:
         stream = ServerStream(connection, self._context)
         try:
             await self._converse(connection, stream, remote)
         except asyncio.CancelledError:
-            if asyncio.current_task() in self._hanging:
+            if asyncio.current_task() in self._hanging and len(self._hung) < CONNECTIONS_MAX:
                 self._hung.append(connection)
             else:
                 reset(connection)

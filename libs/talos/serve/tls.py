@@ -48,7 +48,7 @@ class ServerStream(TlsStream):
 
     async def finish(self) -> None:
         """Say goodbye if the peer still listens, let it read what is under way, then close."""
-        with contextlib.suppress(OSError, TimeoutError):
+        try:
             async with asyncio.timeout(LINGER_SECONDS):
                 with contextlib.suppress(ssl.SSLError):  # it waits for the peer's goodbye, or never got so far
                     self._tls.unwrap()
@@ -57,7 +57,10 @@ class ServerStream(TlsStream):
                 # Closing with unread bytes would reset the connection and take our last words with it.
                 while await asyncio.get_running_loop().sock_recv(self._sock, CHUNK):
                     pass
-        self._sock.close()
+        except (OSError, TimeoutError):
+            pass  # the peer has gone, or takes too long
+        finally:
+            self._sock.close()
 
     def reset(self) -> None:
         """Close without a word: the peer gets a reset."""
