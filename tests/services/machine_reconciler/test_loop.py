@@ -143,6 +143,15 @@ async def test_an_edited_spec_and_a_recorded_address_wake_at_once(
     assert moves == [("one", ELSEWHERE)]
 
 
+async def test_an_edit_breaks_off_what_is_being_found_out(loop: Loop, rounds: FakeRounds) -> None:
+    rounds.takes = lambda memory: memory.unless_interrupted(asyncio.sleep(60))
+    loop.machine_changed(None, SENT)
+    await rounds.until(1)
+    loop.machine_changed(SENT, version(SENT, 8, spec=msgspec.structs.replace(SENT.spec, endpoint=ELSEWHERE)))
+    async with asyncio.timeout(1):
+        await rounds.until(2)
+
+
 async def test_a_machine_is_worked_on_by_one_worker_at_a_time(loop: Loop, rounds: FakeRounds) -> None:
     rounds.takes = lambda _memory: asyncio.sleep(0.01)
     loop.machine_changed(None, SENT)

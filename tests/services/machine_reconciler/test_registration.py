@@ -102,6 +102,7 @@ async def test_a_steady_box_becomes_a_machine_with_endpoint_and_identity_only(of
         pytest.param(seen(Identity(uuid="0" * 8, serial_number="To be filled by O.E.M.")), 0, id="nobody"),
         pytest.param(seen(IDENTITY), 0, id="a machine's"),
         pytest.param(seen(msgspec.structs.replace(IDENTITY, serial_number="S9")), 0, id="contradicts a machine"),
+        pytest.param(seen(Identity(serial_number=IDENTITY.serial_number)), 0, id="may be a machine's"),
         pytest.param(seen(msgspec.structs.replace(IDENTITY, uuid=IDENTITY.uuid.upper())), 0, id="another spelling"),
     ],
 )

@@ -72,6 +72,19 @@ async def test_a_moved_node_is_proven_and_published_after_ready_says_false(world
     assert [e.reason for e in world.outbox.of(MachineReadinessChanged)] == ["CurrentConfigUnavailable", "Converged"]
 
 
+async def test_ready_says_false_before_the_machine_is_hunted(world: World) -> None:
+    power_cycle(world, ELSEWHERE)
+    world.put_node(node("one", ELSEWHERE))
+    world.net.nodes[ELSEWHERE].delay_seconds = 60
+    hunting = asyncio.ensure_future(world.round())
+    async with asyncio.timeout(2):
+        while ELSEWHERE not in world.net.dialled:
+            await asyncio.sleep(0)
+    assert world.reason == "CurrentConfigUnavailable"
+    hunting.cancel()
+    await asyncio.gather(hunting, return_exceptions=True)
+
+
 async def test_a_proof_that_is_not_recorded_is_said_and_published_anew(world: World) -> None:
     power_cycle(world, ELSEWHERE)
     world.put_node(node("one", ELSEWHERE))

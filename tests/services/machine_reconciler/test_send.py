@@ -12,7 +12,7 @@ from libs.machine import ConfigurationSpec, SecretKey
 from services.machine_reconciler.status import StartOver
 from services.machine_reconciler.steps import Again
 from tests.services.machine_reconciler.facts_of import ELSEWHERE, machine
-from tests.services.machine_reconciler.world import DESIRED, HERE, OTHER, PIN, World, in_maintenance, running
+from tests.services.machine_reconciler.world import CLUSTER, DESIRED, HERE, OTHER, PIN, World, in_maintenance, running
 
 STRANGER = Identity(uuid="99999999-2222-4333-8444-555555555555", serial_number="S9")
 
@@ -83,6 +83,16 @@ async def test_what_changed_meanwhile_stops_it(world: World, meanwhile) -> None:
     assert world.received() == []
     if world.api.machine is not None:
         assert world.sent_to == ""
+
+
+async def test_what_is_sent_is_what_the_secret_holds_just_then(world: World) -> None:
+    world.net.nodes[HERE].apply_error = talos.Unreachable("the connection ended")
+    await world.round()
+    world.net.nodes[HERE].apply_error = None
+    changed = CLUSTER.configuration("changed").encode()
+    world.api.secrets["one"] = {**world.api.secrets["one"], "config": changed}
+    await world.round()
+    assert world.received() == [changed]
 
 
 async def test_an_identity_that_changes_between_look_and_send_stops_it(world: World) -> None:

@@ -108,4 +108,15 @@ class World:
         return self.net.nodes[address].received
 
 
-__all__ = ["DESIRED", "HERE", "IDENTITY", "OTHER", "PIN", "World", "in_maintenance", "running"]
+__all__ = [
+    "CLUSTER",
+    "DESIRED",
+    "HERE",
+    "IDENTITY",
+    "OTHER",
+    "PIN",
+    "TALOSCONFIG",
+    "World",
+    "in_maintenance",
+    "running",
+]
