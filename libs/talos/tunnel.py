@@ -148,7 +148,6 @@ def _options(endpoint: Endpoint, answer_bytes_max: int) -> list[tuple[str, int |
         ("grpc.http2.bdp_probe", 0),  # these are HTTP/2 pings, which Talos answers with GOAWAY
         ("grpc.max_receive_message_length", answer_bytes_max),
         # The length is checked before a message is unpacked, and a small one can unpack to gigabytes.
-        ("grpc.compression_enabled_algorithms_bitset", 1),
         ("grpc.per_message_decompression", 0),
     ]
 

@@ -19,7 +19,7 @@ from libs import talos
 from libs.endpoint import Endpoint
 from libs.identity import Identity
 from libs.talos import tunnel
-from libs.talos.pb import resource_pb2, specs_pb2, state_pb2
+from libs.talos.pb import machine_pb2, resource_pb2, specs_pb2, state_pb2
 from libs.talos.tls import TlsStream
 from tests.libs.talos import pki
 from tests.libs.talos.fake_node import Api, link, node, open_files, resource, tcp_server, tls_server_of
@@ -187,12 +187,27 @@ async def test_a_list_that_never_ends_has_a_deadline() -> None:
             await identity(box.endpoint, SHORT)
 
 
-@pytest.mark.parametrize("compression", [None, grpc.Compression.Gzip])
-async def test_a_huge_answer_is_refused_even_when_it_travels_small(compression: grpc.Compression | None) -> None:
+@pytest.mark.parametrize(("compression", "text"), [(None, "larger than"), (grpc.Compression.Gzip, "not of that type")])
+async def test_a_huge_answer_is_refused_and_a_packed_one_is_not_unpacked(
+    compression: grpc.Compression | None, text: str
+) -> None:
     api = Api(uuid="0" * (4 * 1024 * 1024))
     async with node(CONTEXT, api, compression=compression) as box:
-        with pytest.raises(talos.StrangeAnswer):
+        with pytest.raises(talos.StrangeAnswer, match=text):
             await identity(box.endpoint)
+
+
+async def test_every_answer_has_a_bound() -> None:
+    async def version(request: Any, context: Any) -> machine_pb2.VersionResponse:
+        info = machine_pb2.VersionInfo(tag="v" * 9 * 1024 * 1024)
+        return machine_pb2.VersionResponse(messages=[machine_pb2.Version(version=info)])
+
+    async with (
+        node(pki.issue(CLUSTER).server_context(clients=CLUSTER), Api(version=version)) as box,
+        talos.configured(box.endpoint, CREDENTIALS, proves=lambda seen: True, timeout_seconds=SECONDS) as it,
+    ):
+        with pytest.raises(talos.StrangeAnswer, match="larger than"):
+            await it.version()
 
 
 async def test_a_configuration_may_be_larger_than_an_identity_and_not_endless() -> None:
