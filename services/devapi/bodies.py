@@ -31,7 +31,7 @@ def decode(body: bytes) -> Any:
     """Return a body's value; YAML is looked for only where JSON fails."""
     try:
         return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         if body.lstrip()[:1] in {b"{", b"["}:
             raise refusal.bad_request(f"the body cannot be decoded: {error}") from error
     try:

@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 Schema = dict[str, Any]
 Path = tuple[str, ...]
 Fields = frozenset[Path]
@@ -86,6 +88,11 @@ def _compare(old: Any, new: Any, schema: Schema, path: Path, difference: Differe
                 difference,
             )
     elif len(there) == 2 and old != new:
+        if type(old) is not type(new):  # what lay below a value of another kind is gone with it
+            _compare(old, _Absent, schema, path, difference)
+            _compare(_Absent, new, schema, path, difference)
+            difference.removed.discard(path)
+            difference.added.discard(path)
         difference.modified.add(path)
     if old is _Absent:
         difference.added.add(path)
@@ -189,14 +196,18 @@ def _field_schema(schema: Schema, key: str) -> Schema:
     return known if isinstance(known, dict) else {}
 
 
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
 def _elements(value: list[Any], schema: Schema) -> list[tuple[str, Any]]:
     """Return each item of a keyed list with its path element."""
     if schema["x-kubernetes-list-type"] == "set":
-        return [("v:" + json.dumps(item, separators=(",", ":")), item) for item in value]
+        return [("v:" + _json(item), item) for item in value]
     keys = sorted(schema.get("x-kubernetes-list-map-keys", ()))
     properties = schema.get("items", {}).get("properties", {})
     found = []
     for item in value:
         named = {key: item.get(key, properties.get(key, {}).get("default")) for key in keys}
-        found.append(("k:" + json.dumps(named, separators=(",", ":")), item))
+        found.append(("k:" + _json(named), item))
     return found

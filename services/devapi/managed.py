@@ -76,16 +76,18 @@ def written(item: Item, owners: Owners) -> Item:
 
 def same_but_for_times(one: Item, other: Item) -> bool:
     """Tell whether two objects are equal when neither resourceVersion nor the times of owners count."""
-    if {k: v for k, v in one.items() if k != "metadata"} != {k: v for k, v in other.items() if k != "metadata"}:
+    if _timeless(one) != _timeless(other) or _plain(one["metadata"]) != _plain(other["metadata"]):
         return False
-    ours, theirs = (
-        {k: v for k, v in item["metadata"].items() if k not in {"managedFields", "resourceVersion"}}
-        for item in (one, other)
-    )
-    if ours != theirs:
-        return False
-    first, second = read(one), read(other)
-    return {m: o.fields for m, o in first.items()} == {m: o.fields for m, o in second.items()}
+    return {key: value for key, value in one.items() if key != "metadata"} == {
+        key: value for key, value in other.items() if key != "metadata"
+    }
+
+
+def _timeless(item: Item) -> dict[Manager, Any]:
+    return {
+        Manager(entry["manager"], entry["operation"], entry.get("subresource", "")): entry["fieldsV1"]
+        for entry in item["metadata"].get("managedFields") or ()
+    }
 
 
 def after_update(live: Item, new: Item, *, schema: Schema, manager: Manager, reset: set[Path], now: str) -> Item:
@@ -103,14 +105,14 @@ def after_update(live: Item, new: Item, *, schema: Schema, manager: Manager, res
 def apply(
     live: Item, config: Item, *, schema: Schema, manager: Manager, force: bool, reset: set[Path]
 ) -> tuple[Item, Owners]:
-    """Return the live object with a configuration applied, and the owners, this manager's time still open.
+    """Return the live object with a configuration applied, and the owners, the manager's time as it was before.
 
     Fields that the manager applied last time, did not mention now and that nobody else owns are removed.
     """
     mine = frozenset(path for path in fields.of(config, schema) if not _is_reset(path, reset)) - _NOT_OWNED
     owners = read(live)
-    former = owners.get(manager, Owned(fields.NOTHING, "")).fields
-    owners[manager] = Owned(mine, "")
+    former, time = owners.get(manager, Owned(fields.NOTHING, ""))
+    owners[manager] = Owned(mine, time)
     new = fields.merged(live, _without_reset(config, reset), schema)
     kept = fields.with_parents(path for owned in owners.values() for path in owned.fields)
     doomed = fields.with_parents(former) - kept
@@ -127,14 +129,15 @@ def apply(
 
 
 def applied(live: Item, new: Item, owners: Owners, *, manager: Manager, now: str) -> Item:
-    """Return the object of an apply with its owners; its time moves only when something else changed."""
-    before = read(live).get(manager)
-    if manager in owners:
-        changed = before is None or {**new, "metadata": {}} != {**live, "metadata": {}}
-        changed = changed or _plain(new["metadata"]) != _plain(live["metadata"])
-        time = now if changed or before is None else before.time
-        owners = {**owners, manager: Owned(owners[manager].fields, time)}
+    """Return the object of an apply with its owners; the manager's time moves only when something else changed."""
+    mine = owners.get(manager)
+    if mine is not None and (not mine.time or _is_changed(live, new)):
+        owners = {**owners, manager: Owned(mine.fields, now)}
     return written(new, owners)
+
+
+def _is_changed(live: Item, new: Item) -> bool:
+    return {**new, "metadata": _plain(new["metadata"])} != {**live, "metadata": _plain(live["metadata"])}
 
 
 def _plain(metadata: Item) -> Item:

@@ -60,8 +60,8 @@ def defaulted(value: Any, schema: Schema) -> Any:
     properties = schema.get("properties", {})
     result = {}
     for key, inner in value.items():
-        known = properties.get(key) or _additional(schema)
-        if inner is None and known is not None and not known.get("nullable") and key in properties:
+        known = properties[key] if key in properties else _additional(schema)
+        if inner is None and key in properties and not properties[key].get("nullable"):
             continue
         result[key] = defaulted(inner, known) if known else inner
     for key, known in properties.items():
@@ -78,6 +78,13 @@ def _additional(schema: Schema) -> Schema | None:
 def faults(value: Any, schema: Schema, path: str = "") -> list[Cause]:
     """Return everything that is wrong with a value, each with the path of its field."""
     return list(_faults(value, schema, path))
+
+
+def new_faults(item: dict[str, Any], old: dict[str, Any], schema: Schema) -> list[Cause]:
+    """Return what is wrong with the changed top-level parts of an object; what was wrong before may stay."""
+    same = {key for key, value in item.items() if value is old.get(key) or value == old.get(key)}
+    properties = {key: inner for key, inner in schema.get("properties", {}).items() if key not in same}
+    return faults(item, {**schema, "properties": properties})
 
 
 def _faults(value: Any, schema: Schema, path: str) -> Iterator[Cause]:

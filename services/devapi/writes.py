@@ -223,7 +223,7 @@ class Writes:
         kind = call.kind
         causes = list(metadata.faults(kind, item["metadata"]))
         if kind.custom:
-            causes += schema.faults(item, kind.schema)
+            causes += schema.faults(item, kind.schema) if old is None else schema.new_faults(item, old, kind.schema)
             if kind.rules is not None and not causes:
                 causes += broken(kind.rules, item, old) if old is not None else broken(kind.rules, item)
         if causes:

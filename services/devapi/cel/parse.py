@@ -10,7 +10,7 @@ from typing import Any
 from services.devapi.cel.values import CelError
 
 TEXT_MAX = 16 * 1024
-DEPTH_MAX = 100
+DEPTH_MAX = 30
 
 _TOKEN = re.compile(
     r"""
