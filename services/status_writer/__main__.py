@@ -45,6 +45,7 @@ CONSUMERS = (
 
 async def run(settings: Settings, service: runtime.Service) -> None:
     """Live until cancelled."""
+    service.health.waiting(NAME, "not known yet what was settled before the start")
     async with (
         kube.connect(agent=AGENT) as api,
         bus.connect(settings, name=AGENT, health=service.health, registry=service.registry) as nats,
@@ -55,7 +56,6 @@ async def run(settings: Settings, service: runtime.Service) -> None:
         machines = kube.Store(api, kube.MACHINES, on_change=writer.machine_changed, health=gate)
 
         async def decide() -> None:
-            service.health.waiting(NAME, "not known yet what was settled before the start")
             await machines.synced()
             await rebuild(writer, nats, now=datetime.now(UTC))
             service.health.fine(NAME)

@@ -46,6 +46,10 @@ class Directory:
         """Return the newest that is known of a machine."""
         return self._known.get(key)
 
+    def machines(self) -> list[TalosMachine]:
+        """Return all of them."""
+        return [known.machine for known in self._known.values()]
+
     def put(self, machine: TalosMachine) -> None:
         """Take in a machine as watched, read or written; an older version than the known one changes nothing."""
         key, old = machine.key, self._known.get(machine.key)

@@ -6,9 +6,10 @@ from datetime import datetime
 
 import msgspec
 
-from libs import bus
-from libs.events import EndpointObserved, subjects
-from libs.machine import Source
+from libs import bus, rules
+from libs.endpoint import DEFAULT_PORT
+from libs.events import EndpointObserved, MachineRef, SeenAddress, subjects
+from libs.machine import Source, TalosMachine
 
 _SOURCES = {source.value: source for source in Source}
 
@@ -37,6 +38,18 @@ def read(delivery: bus.Delivery) -> News:
         raise StrangeObservationError(f"the {source} observation on {delivery.subject} speaks of something else")
     observation_id = delivery.message_id or f"{delivery.stream}/{delivery.sequence}"
     return News(source, delivery.subject, observed, observation_id, delivery.made_at)
+
+
+def held_in_status(machine: TalosMachine, source: Source, at: datetime) -> News:
+    """Return what is left of a recorded observation in status: its source, its time and the address."""
+    meta = machine.metadata
+    recorded = rules.endpoint_of(machine.status.observed_endpoint, DEFAULT_PORT)
+    observed = EndpointObserved(
+        source=source,
+        addresses=(SeenAddress(address=recorded.host if recorded is not None else ""),),
+        machine=MachineRef(namespace=meta.namespace, name=meta.name, uid=meta.uid),
+    )
+    return News(source, "", observed, f"status/{meta.uid}/{at.isoformat()}", at)
 
 
 def _speaks_of_its_subject(source: Source, subject: str, observed: EndpointObserved) -> bool:

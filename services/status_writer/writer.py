@@ -25,7 +25,7 @@ from services.status_writer.gate import Gate
 from services.status_writer.meant import Meant, Resolver, changes_nothing
 from services.status_writer.memory import Refusals, Settlements
 from services.status_writer.metrics import Metrics
-from services.status_writer.news import News, read
+from services.status_writer.news import News, held_in_status, read
 from services.status_writer.sightings import Box, Sightings
 from services.status_writer.turns import Turns
 
@@ -123,12 +123,20 @@ class Writer:
             return self._tell(news, _Done(decision))
         return self._decide_in_turn(news, box, meant.key)
 
-    def remember(self, delivery: bus.Delivery) -> None:
+    def remember(self, delivery: bus.Delivery) -> News:
         """Take in, after a start, what may have been handled before: pictures, and what changes nothing."""
         news = read(delivery)
         box = self._take(news)
         if news.observed.addresses:
             self._settle_unchanged(news, self._resolver.box(box) if box is not None else self._resolver.others(news))
+        return news
+
+    async def tell_again(self, machine: TalosMachine, source: Source, at: datetime) -> None:
+        """Publish the record that status holds, whose observation is no longer in any stream."""
+        news = held_in_status(machine, source, at)
+        facts = self._facts(news, None, Meant(key=machine.key), machine=machine)
+        if (telling := self._tell(news, self._recorded_before(facts, machine))) is not None:
+            await telling
 
     def _take(self, news: News) -> Box | None:
         if news.source is not Source.DISCOVERY or news.observed.identity is None:
@@ -184,9 +192,7 @@ class Writer:
         resolved = await self._resolve(machine)
         facts = self._facts(news, box, meant, machine=machine, resolved=resolved)
         if _holds(machine, news):
-            replaces = machine.status.observed_endpoint_for
-            before = self.settlements.dialled_before(machine.metadata.uid, replaces)
-            return _Done(rules.recorded_before(facts, before=before), machine, replaces)
+            return self._recorded_before(facts, machine)
         decision = rules.decide(facts)
         if decision.outcome is Outcome.RECORDED:
             written = await self._write(machine, news, decision)
@@ -195,6 +201,11 @@ class Writer:
         if decision.settles:
             self.settlements.settle(machine.metadata.uid, news.made_at, news.id)
         return _Done(decision, machine, machine.spec.endpoint)
+
+    def _recorded_before(self, facts: Facts, machine: TalosMachine) -> _Done:
+        replaces = machine.status.observed_endpoint_for
+        before = self.settlements.dialled_before(machine.metadata.uid, replaces)
+        return _Done(rules.recorded_before(facts, before=before), machine, replaces)
 
     async def _write(self, machine: TalosMachine, news: News, decision: Decision) -> TalosMachine:
         """Write our four fields, and only to the object that was decided from."""

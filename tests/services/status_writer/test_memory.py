@@ -77,6 +77,28 @@ async def test_what_was_recorded_is_known_after_a_restart() -> None:
     assert writer.settlements.dialled_before("uid-1", "10.9.9.9") == "10.9.9.9"
 
 
+async def test_what_was_recorded_and_never_told_is_told_at_the_next_start() -> None:
+    desk = Desk(lost())
+    await desk.tell(node(ELSEWHERE))
+    (_, before), desk.trail.letters = desk.trail.letters.popitem()[1], {}
+    writer = desk.new_writer()
+    await rebuild(writer, Streams(), now=NOW)
+    again = desk.trail.last
+    same = ("outcome", "reason", "rule", "source", "machine", "before", "after", "replaces", "observed_at")
+    assert all(getattr(again, field) == getattr(before, field) for field in same)
+    await rebuild(desk.new_writer(), Streams(*told(desk)), now=NOW)
+    assert desk.trail.tries == 2, "told once"
+
+
+async def test_what_will_be_delivered_again_is_not_told_at_the_start() -> None:
+    desk = Desk(lost())
+    delivery = desk.delivery(node(ELSEWHERE))
+    await desk.deliver(delivery)
+    desk.trail.letters.clear()
+    await rebuild(desk.new_writer(), Streams(delivery), now=NOW)
+    assert not desk.trail.letters
+
+
 async def test_a_deleted_namesakes_record_settles_nothing() -> None:
     desk = Desk(lost())
     await desk.tell(node(ELSEWHERE))
