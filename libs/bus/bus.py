@@ -19,7 +19,8 @@ from libs.bus.read import Reader
 from libs.bus.streams import ConsumerSpec
 from libs.runtime import CommonSettings, Health
 
-CLOSE_SECONDS = 2.0
+CLOSE_SECONDS = 3.0
+CANCEL_AGAIN_SECONDS = 1.5
 
 
 class Bus:
@@ -112,9 +113,14 @@ class Bus:
 
     async def close(self) -> None:
         """Close the connection; what was acknowledged or given back before is sent first."""
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait([self._running], timeout=CLOSE_SECONDS)
+        if self._running is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while not self._running.done():
+                    # Again and again, since nats-py loses a cancellation while it connects.
+                    self._running.cancel()
+                    await asyncio.wait([self._running], timeout=CANCEL_AGAIN_SECONDS)
 
 
 @contextlib.asynccontextmanager

@@ -78,18 +78,24 @@ class ConsumerLoop:
 
     async def run(self) -> None:
         """Consume until cancelled; what is in work then is given back at once."""
-        async with asyncio.TaskGroup() as self._tasks:
-            self._tasks.create_task(self._report_progress(), name=f"{self._durable} progress")
-            while True:
-                link = await self._links.up()
-                try:
-                    await self._wait_for_consumer(link)
-                    await self._pull_on(link)
-                except Disconnected:
-                    continue
-                except (RequestFailed, ApiRefused) as error:
-                    self._health.waiting(self._durable, str(error))
-                    await asyncio.sleep(MISSING_SECONDS)
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self._tasks.create_task(self._report_progress(), name=f"{self._durable} progress")
+                while True:
+                    await self._consume_on(await self._links.up())
+        finally:
+            self._leaving = True
+
+    async def _consume_on(self, link: Link) -> None:
+        """Consume until something is wrong with this link or this pull."""
+        try:
+            await self._wait_for_consumer(link)
+            await self._pull_on(link)
+        except Disconnected:
+            await asyncio.sleep(0)  # whatever the cause, the loop gets its turn
+        except (RequestFailed, ApiRefused) as error:
+            self._health.waiting(self._durable, str(error))
+            await asyncio.sleep(MISSING_SECONDS)
 
     async def _wait_for_consumer(self, link: Link) -> None:
         stream = self._wanted.stream

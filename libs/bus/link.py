@@ -6,6 +6,7 @@ at once instead of after a time-out.
 
 import asyncio
 import contextlib
+import itertools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -19,10 +20,12 @@ from libs.bus.errors import ApiRefused, Denied, Disconnected, RequestFailed
 from libs.bus.metrics import Metrics
 from libs.runtime import Backoff, CommonSettings, Health, log
 
+_NO_RESPONDERS = "503"
 PART = "nats"
 OPEN_SECONDS = 10.0
 PING_SECONDS = 10.0
 PONG_SECONDS = 5.0
+HOOK_SECONDS = 5.0
 CLOSE_SECONDS = 1.0
 REQUEST_SECONDS = 5.0
 
@@ -38,18 +41,35 @@ class Link:
         self.client: CarefulClient
         self.lost = asyncio.Event()
         self._waits: set[_Wait] = set()
+        self._inbox = ""
+        self._answers: dict[str, asyncio.Future[Msg]] = {}
+        self._numbers = itertools.count()
 
     @property
     def up(self) -> bool:
-        """Whether it can still be used."""
-        return not self.lost.is_set()
+        """Whether it can still be used; nats-py is closed some time before it says so."""
+        return not self.lost.is_set() and not self.client.is_closed
 
     async def request(
         self, subject: str, data: bytes, *, headers: dict[str, str] | None = None, seconds: float = REQUEST_SECONDS
     ) -> Msg:
         """Send and return the answer; raises `RequestFailed` with the reason."""
+        # nats-py's own request waits by `asyncio.wait_for`, which in Python 3.11 loses a cancellation that
+        # meets the answer: whoever is cancelled would go on for ever.
         async with self.waiting(subject, seconds):
-            return await self.client.request(subject, data, timeout=seconds, headers=headers)
+            if not self._inbox:
+                self._inbox = self.client.new_inbox()
+                await self.client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
+            reply = f"{self._inbox}.{next(self._numbers)}"
+            answered = self._answers[reply] = asyncio.get_running_loop().create_future()
+            try:
+                await self.client.publish(subject, data, reply=reply, headers=headers)
+                answer = await answered
+            finally:
+                del self._answers[reply]
+        if not answer.data and (answer.headers or {}).get("Status") == _NO_RESPONDERS:
+            raise RequestFailed(f"nobody answers on {subject}")
+        return answer
 
     async def api(self, path: str, body: object = None) -> dict[str, Any]:
         """Call JetStream's API; raises `ApiRefused` or `RequestFailed`."""
@@ -74,12 +94,15 @@ class Link:
         try:
             async with wait.timeout:
                 yield
-        except nats.errors.NoRespondersError as error:
-            raise RequestFailed(f"nobody answers on {subject}") from error
         except (TimeoutError, nats.errors.Error, OSError) as error:
             raise wait.failure(self) from error
         finally:
             self._waits.discard(wait)
+
+    async def _on_answer(self, message: Msg) -> None:
+        answered = self._answers.get(message.subject)
+        if answered is not None and not answered.done():
+            answered.set_result(message)
 
     async def heard_error(self, error: Exception) -> None:
         """Take what nats-py tells its error callback; the text of a denial is told nowhere else."""
@@ -123,7 +146,7 @@ class _Wait:
             self.timeout.reschedule(asyncio.get_running_loop().time())
 
     def failure(self, link: Link) -> RequestFailed:
-        if not link.up or link.client.is_closed:
+        if not link.up:
             return Disconnected("the connection was lost before the answer")
         if self._denied:
             return Denied(f"permission denied: {self.subject}")
@@ -208,12 +231,9 @@ class Links:
                 _log.warning("the client says", why=_reason(error)[:500])
             await link.heard_error(error)
 
-        async def on_closed() -> None:
-            link.lose()
-
         try:
             async with asyncio.timeout(OPEN_SECONDS):
-                link.client = await open_client(self._settings, name=self._name, on_error=on_error, on_closed=on_closed)
+                link.client = await open_client(self._settings, name=self._name, on_error=on_error, on_end=link.lose)
         except (TimeoutError, OSError, ValueError, nats.errors.Error) as error:
             if not isinstance(error, TimeoutError):
                 self._health.waiting(PART, f"connecting to {self._servers}: {_reason(error)}")
@@ -229,8 +249,9 @@ class Links:
         self._health.fine(PART)
         for hook in list(self._hooks):
             try:
-                await hook(link)
-            except (nats.errors.Error, OSError, RequestFailed) as error:
+                async with asyncio.timeout(HOOK_SECONDS):
+                    await hook(link)
+            except (nats.errors.Error, OSError, RequestFailed) as error:  # a time-out is an OSError
                 _log.warning("start on a new connection failed", why=_reason(error))
         while link.up:
             with contextlib.suppress(TimeoutError):
@@ -238,9 +259,8 @@ class Links:
                     await link.lost.wait()
                 return
             try:
-                async with asyncio.timeout(PONG_SECONDS + 1):
-                    await link.client.rtt(timeout=PONG_SECONDS)
-            except (TimeoutError, nats.errors.Error, OSError):
+                await link.client.flush(PONG_SECONDS)
+            except (nats.errors.Error, OSError):  # a time-out is an OSError
                 _log.warning("the server is silent", seconds=PONG_SECONDS)
                 link.lose()
 

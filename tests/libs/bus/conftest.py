@@ -1,11 +1,12 @@
 """A real nats-server per test, and a bus on it with the streams made."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import nats as bare
 import pytest
 
 from libs import bus, runtime
@@ -60,6 +61,39 @@ async def until(holds: Callable[[], bool], *, what: str = "it holds", seconds: f
                 await asyncio.sleep(0.01)
     except TimeoutError:
         pytest.fail(f"not within {seconds:g} s: {what}")
+
+
+@asynccontextmanager
+async def speaking(talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> AsyncIterator[int]:
+    """A server of our own on a port; every conversation has ended with the block."""
+    talks: set[asyncio.Task[None]] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        talks.add(task)
+        try:
+            await talk(reader, writer)
+        finally:
+            writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await server.wait_closed()
+        for task in talks:
+            task.cancel()
+        await asyncio.gather(*talks, return_exceptions=True)
+
+
+async def tapped(client: bare.NATS, subject: str) -> Any:
+    """A subscription that the server knows of: the client's PING may overtake it, a second one cannot."""
+    tap = await client.subscribe(subject)
+    await client.flush()
+    await client.flush()
+    return tap
 
 
 @asynccontextmanager

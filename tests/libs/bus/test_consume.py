@@ -9,7 +9,7 @@ from libs import bus, events
 from libs.bus import consume as consume_module
 from libs.embedded.nats_server import NatsServer
 from libs.events import subjects
-from tests.libs.bus.conftest import Connect, Site, consuming, until
+from tests.libs.bus.conftest import Connect, Site, consuming, tapped, until
 from tests.libs.bus.sample import publish_node
 
 
@@ -282,8 +282,7 @@ async def test_many_starts_leave_one_consumer(site: Site) -> None:
 
 
 async def test_a_trace_is_handed_on_to_what_is_published_in_turn(site: Site, raw: bare.NATS) -> None:
-    tap = await raw.subscribe("nodetrail.>")
-    await raw.flush()
+    tap = await tapped(raw, "nodetrail.>")
 
     async def handle(delivery: bus.Delivery) -> None:
         if delivery.subject.startswith("nodetrail.observed"):

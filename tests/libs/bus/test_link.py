@@ -1,6 +1,7 @@
 """Rights, credentials, TLS and the micro service: what the connection itself has to get right."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from libs import bus
 from libs.embedded.nats_server import NatsServer
-from tests.libs.bus.conftest import Connect, consuming, until
+from tests.libs.bus.conftest import Connect, consuming, speaking, until
 from tests.libs.bus.sample import publish_node
 
 USERS = """
@@ -175,19 +176,21 @@ async def test_no_credentials_leave_without_tls_where_tls_is_set(
 
     async def without_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal heard
-        writer.write(b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"auth_required":true}\r\n')
-        heard += await reader.read(4096)
-        writer.close()
+        with contextlib.suppress(ConnectionError):
+            writer.write(b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"auth_required":true}\r\n')
+            heard += await reader.read(4096)
 
-    server = await asyncio.start_server(without_tls, "127.0.0.1", 0)
-    url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with connect(
-        nats_url=url, nats_user="joe", nats_password_file=str(password), nats_ca_file=str(tmp_path / "ca.pem")
-    ) as site:
+    async with (
+        speaking(without_tls) as port,
+        connect(
+            nats_url=f"nats://127.0.0.1:{port}",
+            nats_user="joe",
+            nats_password_file=str(password),
+            nats_ca_file=str(tmp_path / "ca.pem"),
+        ) as site,
+    ):
         await until(lambda: "no credentials were sent" in site.health.waits.get("nats", ""))
     assert b"right" not in heard
-    server.close()
-    await server.wait_closed()
 
 
 async def test_it_is_a_micro_service_on_every_connection(connect: Connect, server: NatsServer) -> None:

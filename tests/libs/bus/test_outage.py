@@ -8,7 +8,7 @@ from libs import bus
 from libs.bus import keep
 from libs.embedded.nats_server import NatsServer
 from libs.events import subjects
-from tests.libs.bus.conftest import Connect, Site, consuming, spec, until
+from tests.libs.bus.conftest import Connect, Site, consuming, speaking, spec, until
 from tests.libs.bus.sample import node_event, publish_node
 
 
@@ -29,22 +29,28 @@ async def test_a_killed_server_loses_nothing_and_all_goes_on(site: Site, server:
         await asyncio.sleep(0.002)
         seen[delivery.subject] += 1
 
-    async with consuming(site, slow), asyncio.TaskGroup() as group:
-        for number in range(5):
-            group.create_task(publisher(number))
-        for _ in range(3):
-            before = len(seen)
-            await until(lambda: len(seen) > before + 50)  # noqa: B023 - called within the turn
-            server.process.kill()
-            await until(lambda: not site.nats.connected)
-            await asyncio.to_thread(server.start)
-            began = asyncio.get_running_loop().time()
-            await until(lambda: len(seen) > before + 80)  # noqa: B023 - called within the turn
-            assert asyncio.get_running_loop().time() - began < 5  # no fetch sits out its time-out
-        ending.set()
+    async with consuming(site, slow):
+        await publish_node(site.nats, "first")
+        sent.append(subjects.observed_node("first"))
+        await until(lambda: len(seen) == 1)
+        tasks = len(asyncio.all_tasks())
+        async with asyncio.TaskGroup() as group:
+            for number in range(5):
+                group.create_task(publisher(number))
+            for _ in range(3):
+                before = len(seen)
+                await until(lambda: len(seen) > before + 50)  # noqa: B023 - called within the turn
+                server.process.kill()
+                await until(lambda: not site.nats.connected)
+                await asyncio.to_thread(server.start)
+                began = asyncio.get_running_loop().time()
+                await until(lambda: len(seen) > before + 80)  # noqa: B023 - called within the turn
+                assert asyncio.get_running_loop().time() - began < 5  # no request sits out its time-out
+            ending.set()
         await until(lambda: set(seen) >= set(sent))
+        await until(lambda: len(asyncio.all_tasks()) <= tasks, what="no task is left of a lost connection")
     info = await (await site.nats._links.up()).api("STREAM.INFO.TRAIL")
-    assert info["state"]["messages"] == len(seen) >= len(sent)  # nothing twice in the stream
+    assert info["state"]["messages"] == len(seen) == len(sent)  # nothing lost, nothing twice in the stream
 
 
 async def test_a_lost_stream_is_made_anew_and_consumed_again(connect: Connect, site: Site, server: NatsServer) -> None:
@@ -112,24 +118,19 @@ async def test_a_silent_server_is_given_up(connect: Connect, monkeypatch: pytest
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections
         connections += 1
-        writer.write(b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"headers":true}\r\n')
-        await reader.readline()
-        await reader.readline()
-        writer.write(b"PONG\r\n")
         with contextlib.suppress(ConnectionError):
+            writer.write(b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"headers":true}\r\n')
+            await reader.readline()
+            await reader.readline()
+            writer.write(b"PONG\r\n")
             while await reader.read(65536):
                 pass
-        writer.close()
 
-    server = await asyncio.start_server(mute, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    async with connect(nats_url=f"nats://127.0.0.1:{port}") as site:
+    async with speaking(mute) as port, connect(nats_url=f"nats://127.0.0.1:{port}") as site:
         await until(lambda: connections >= 2)
         reading = asyncio.ensure_future(site.nats.last(bus.TRAIL, "x"))
         await until(lambda: connections >= 3)
         reading.cancel()
-    server.close()
-    await server.wait_closed()
 
 
 def _remove(folder: object) -> None:

@@ -9,7 +9,7 @@ import pytest
 from libs import bus, events
 from libs.embedded.nats_server import NatsServer
 from libs.events import cloudevents, subjects
-from tests.libs.bus.conftest import Connect, Site, until
+from tests.libs.bus.conftest import Connect, Site, tapped, until
 from tests.libs.bus.sample import node_event, publish_node
 
 
@@ -26,8 +26,7 @@ async def count(site: Site, stream: str) -> int:
 
 
 async def test_what_is_on_the_wire_is_a_cloudevent_that_a_person_can_read(site: Site, raw: bare.NATS) -> None:
-    tap = await raw.subscribe("nodetrail.>")
-    await raw.flush()
+    tap = await tapped(raw, "nodetrail.>")
     await publish_node(site.nats, "n1", "7")
     message = await tap.next_msg(timeout=5)
     assert message.subject == "nodetrail.observed.node.n1"
@@ -133,8 +132,7 @@ async def test_without_a_stream_it_waits_and_says_so(connect: Connect) -> None:
 async def test_what_is_published_while_handling_belongs_to_the_same_trace(site: Site, raw: bare.NATS) -> None:
     from libs.bus import trace
 
-    tap = await raw.subscribe("nodetrail.observed.node.*")
-    await raw.flush()
+    tap = await tapped(raw, "nodetrail.observed.node.*")
     trace.follow("00-" + "a" * 32 + "-" + "b" * 16 + "-01")
     await publish_node(site.nats, "n1")
     trace.follow("")

@@ -118,7 +118,7 @@ class Scripted(Link):
     def __init__(self, *, reached: int, last: int, config: dict[str, Any]) -> None:
         super().__init__()
         self.called: list[str] = []
-        self._answers: dict[str, dict[str, Any]] = {
+        self._script: dict[str, dict[str, Any]] = {
             "CONSUMER.INFO.TRAIL.test": {
                 "config": config,
                 "delivered": {"stream_seq": reached},
@@ -129,7 +129,7 @@ class Scripted(Link):
 
     async def api(self, path: str, body: object = None) -> dict[str, Any]:
         self.called.append(path)
-        return self._answers.get(path, {})
+        return self._script.get(path, {})
 
 
 @pytest.mark.parametrize(("reached", "ahead"), [(50, True), (49, False)])
