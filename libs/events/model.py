@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
-from libs.identity import Identity
+from libs.identity import UUID_MAX, Identity
 from libs.machine import Source
+
+# Bounds are checked when an event is read: one that is over them was not published by us, and is set aside.
+ADDRESSES_MAX = 256
+Name = Annotated[str, Meta(max_length=253)]
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -18,25 +24,25 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class SeenAddress(_Record, frozen=True, kw_only=True):
     """An address, and the fingerprint of the connection on which the identity was read, where there was one."""
 
-    address: str
-    fingerprint: str = ""
+    address: Annotated[str, Meta(max_length=64)]
+    fingerprint: Annotated[str, Meta(max_length=64)] = ""
 
 
 class NodeRef(_Record, frozen=True, kw_only=True):
     """A Kubernetes Node, as it was read."""
 
-    name: str
-    uid: str
-    resource_version: str
-    system_uuid: str = ""
+    name: Name
+    uid: Annotated[str, Meta(max_length=64)]
+    resource_version: Annotated[str, Meta(max_length=64)]
+    system_uuid: Annotated[str, Meta(max_length=UUID_MAX)] = ""
 
 
 class MachineRef(_Record, frozen=True, kw_only=True):
     """A machine; the UID tells it from a deleted namesake."""
 
-    namespace: str
-    name: str
-    uid: str = ""
+    namespace: Name
+    name: Name
+    uid: Annotated[str, Meta(max_length=64)] = ""
 
 
 class EndpointObserved(_Record, frozen=True, kw_only=True):
@@ -47,13 +53,13 @@ class EndpointObserved(_Record, frozen=True, kw_only=True):
     """
 
     source: Source
-    addresses: tuple[SeenAddress, ...]
+    addresses: Annotated[tuple[SeenAddress, ...], Meta(max_length=ADDRESSES_MAX)]
     age_seconds: float = 0.0
     """Age at publishing by the publisher's monotonic clock; the event's time is the stream's timestamp minus this."""
     identity: Identity | None = None
     node: NodeRef | None = None
     machine: MachineRef | None = None
-    site: str = ""
+    site: Name = ""
     sweep: int = 0
     """Number of the sweep that completed this picture, counted from the scanner's start."""
     sweeps_agreeing: int = 0
@@ -63,10 +69,10 @@ class EndpointObserved(_Record, frozen=True, kw_only=True):
 class NodeSighted(_Record, frozen=True, kw_only=True):
     """A configured Talos node answers here: its certificate could be read. A hint where to look, never a proof."""
 
-    site: str
-    address: str
-    common_name: str
-    fingerprint: str
+    site: Name
+    address: Annotated[str, Meta(max_length=64)]
+    common_name: Name
+    fingerprint: Annotated[str, Meta(max_length=64)]
     age_seconds: float = 0.0
 
 

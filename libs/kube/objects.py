@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, Protocol, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -167,8 +168,8 @@ class Resource(Generic[T]):
         root = "/apis" if "/" in self.api_version else "/api"
         parts = [root, self.api_version]
         if self.namespaced and namespace:
-            parts += ["namespaces", namespace]
-        parts += [part for part in (self.plural, name, subresource) if part]
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts += [part for part in (self.plural, quote(name, safe=""), subresource) if part]
         return "/".join(parts)
 
 

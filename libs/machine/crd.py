@@ -77,11 +77,7 @@ RULES: dict[str, dict[str, Any]] = {
         ]
     },
     # Firmware reports many odd UUIDs and serials; which of them are of use is decided when they are matched.
-    "identity.uuid": {"maxLength": 64},
-    "identity.serialNumber": {"maxLength": 256},
-    "identity.macAddresses": {"maxItems": 256},
     "identity.macAddresses[]": {
-        "maxLength": 59,  # 20 octets: InfiniBand
         "x-kubernetes-validations": [
             _rule(
                 "self.matches('^[0-9A-Fa-f]{2}([:-][0-9A-Fa-f]{2}){5,19}$')",

@@ -63,12 +63,19 @@ def _documents(data: bytes) -> list[Any]:
     return found
 
 
+def _word(document: dict[Any, Any], key: str) -> str:
+    word = document.get(key, "")
+    if not isinstance(word, str):
+        raise InvalidConfiguration(f"{key} of a document of the machine configuration is not text")
+    return word
+
+
 def _by_name(found: list[Any]) -> dict[tuple[str, str, str], Any]:
     named: dict[tuple[str, str, str], Any] = {}
     for document in found:
         if not isinstance(document, dict):
             raise InvalidConfiguration("a document of the machine configuration is not a mapping")
-        name = (str(document.get("apiVersion", "")), str(document.get("kind", "")), str(document.get("name", "")))
+        name = (_word(document, "apiVersion"), _word(document, "kind"), _word(document, "name"))
         if name in named:
             raise InvalidConfiguration("the machine configuration has one document twice")
         named[name] = document

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 
-from libs.identity import Identity
+from libs.identity import MACS_MAX, SERIAL_MAX, UUID_MAX, Identity
 from libs.talos.connection import Connection
 from libs.talos.pb import specs_pb2
 
 IDENTITY_BYTES_MAX = 1024 * 1024
 CONFIGURATION_BYTES_MAX = 8 * 1024 * 1024
 """Of the whole answer, in which the configuration travels twice."""
-_TEXT_MAX = 256
-"""Characters of a UUID or serial number: SMBIOS strings are shorter."""
-_MACS_MAX = 256
-
+_NODE_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _USB_PATH = re.compile(r"^(usb-|\d+-[\d.]+:\d+\.\d+$)")
 _USB_DRIVERS = ("cdc_", "rndis", "r815", "ax88", "asix", "usb")
 
@@ -33,7 +30,7 @@ async def identity(connection: Connection) -> Identity:
     )
     macs = permanent_addresses(links)
     uuid, serial = (system.uuid, system.serial_number) if system else ("", "")
-    if max(len(uuid), len(serial)) > _TEXT_MAX or len(macs) > _MACS_MAX:
+    if len(uuid) > UUID_MAX or len(serial) > SERIAL_MAX or len(macs) > MACS_MAX:
         raise connection.strange("read the identity", "no hardware has a name that long or that many links")
     return Identity(uuid=uuid, serial_number=serial, mac_addresses=macs)
 
@@ -48,7 +45,7 @@ async def machine_configuration(connection: Connection) -> bytes:
 
 
 async def nodename(connection: Connection) -> str:
-    """Read the name under which it registers with Kubernetes, or nothing while it has none."""
+    """Read the name under which it registers with Kubernetes, or nothing while it has none that is one."""
     spec = await connection.get(
         "k8s",
         "Nodenames.kubernetes.talos.dev",
@@ -56,7 +53,7 @@ async def nodename(connection: Connection) -> str:
         specs_pb2.Nodename,
         bytes_max=IDENTITY_BYTES_MAX,
     )
-    return spec.nodename if spec else ""
+    return spec.nodename if spec and _NODE_NAME.fullmatch(spec.nodename) else ""
 
 
 def permanent_addresses(links: list[specs_pb2.LinkStatus]) -> tuple[str, ...]:

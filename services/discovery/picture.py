@@ -16,11 +16,10 @@ import msgspec
 
 from libs import identity as identities
 from libs.events import SeenAddress
+from libs.events.model import ADDRESSES_MAX
 from libs.identity import Identity
 
 IDENTITIES_MAX = 10_000
-ADDRESSES_MAX = 256
-"""Addresses of one identity; as many fit into one event."""
 SECOND_LOOKS_MAX = 3
 """Of one identity in one sweep: boxes that change with every connection must not keep us dialling."""
 

@@ -8,13 +8,16 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from libs import events, kube, runtime
+from libs import bus, events, kube, runtime
 from libs.events import EndpointObserved, NodeRef, SeenAddress, subjects
+from libs.identity import UUID_MAX
 from libs.machine import Source
 
 PUBLISHERS = 16
 ADDRESSES_MAX = 64
-"""More than any node has; a longer list would not fit into one event."""
+"""More than any node has."""
+ADDRESS_MAX = 64
+"""Longer than any address is."""
 
 _log = runtime.log("watcher")
 
@@ -78,7 +81,11 @@ class Watcher:
 
     async def _publish_one(self, news: _News) -> None:
         event, subject, message_id = observation(news.node)
-        await self._publisher.publish(event, subject=subject, message_id=message_id, made_at=news.heard_at)
+        try:
+            await self._publisher.publish(event, subject=subject, message_id=message_id, made_at=news.heard_at)
+        except bus.EventTooLarge as error:  # one odd Node must not silence the others
+            _log.warning("not published", node=news.node.metadata.name, why=str(error))
+            return
         addresses = ",".join(seen.address for seen in event.addresses)
         _log.info("observed", node=news.node.metadata.name, addresses=addresses)
 
@@ -91,14 +98,16 @@ def said(node: kube.Node) -> Said:
 def observation(node: kube.Node) -> tuple[EndpointObserved, str, str]:
     """Return the event, its subject, and the message id that makes a repeat of this very version harmless."""
     subject = subjects.observed_node(node.metadata.name)
+    system_uuid = node.status.node_info.system_uuid
     event = EndpointObserved(
         source=Source.NODE,
-        addresses=tuple(SeenAddress(address=address) for address in node.addresses()[:ADDRESSES_MAX]),
+        addresses=tuple(SeenAddress(address=a) for a in node.addresses() if len(a) <= ADDRESS_MAX)[:ADDRESSES_MAX],
         node=NodeRef(
             name=node.metadata.name,
             uid=node.metadata.uid,
             resource_version=node.metadata.resource_version,
-            system_uuid=node.status.node_info.system_uuid,
+            # A kubelet may write what it likes here; text this long identifies nothing.
+            system_uuid=system_uuid if len(system_uuid) <= UUID_MAX else "",
         ),
     )
     return event, subject, f"{subject}/{node.metadata.uid}/{node.metadata.resource_version}"

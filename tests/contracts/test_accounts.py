@@ -39,7 +39,7 @@ RIGHTS = {
     "status-writer": {"talosmachines": READ, "talosmachines/status": {"patch"}},
     "gateway": {"talosmachines": READ, "tokenreviews": {"create"}, "subjectaccessreviews": {"create"}},
 }
-SECRETS = {("machine-reconciler", "nodetrail"): READ}
+SECRETS = {("machine-reconciler", "nodetrail"): {"get"}}
 
 
 @pytest.mark.parametrize("account", SERVICE_ACCOUNTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 
 import pytest
 
@@ -103,6 +104,19 @@ def test_the_same_in_other_words(other: bytes) -> None:
 def test_not_the_same(other: bytes) -> None:
     assert not talos.same_configuration(GOOD, other)
     assert not talos.same_configuration(other, GOOD)
+
+
+@pytest.mark.parametrize("tag", ["bool", "int", "float", "timestamp", "binary", "set", "omap", "null", "unknown"])
+def test_a_value_that_does_not_fit_its_own_tag_raises_nothing_that_quotes_it(tag: str) -> None:
+    data = f"version: v1alpha1\nmachine:\n  type: worker\n  token: !!{tag} hunter2\n".encode()
+    with suppress(talos.InvalidConfiguration):  # anything else would carry the value into a log
+        talos.check_configuration(data)
+
+
+@pytest.mark.parametrize("key", ["apiVersion", "kind", "name"])
+def test_a_document_named_by_something_else_than_text_equals_no_other(key: str) -> None:
+    odd = f"---\napiVersion: v1alpha1\nkind: X\nname: a\n{key}: 0x{'f' * 5000}\n".encode()
+    assert not talos.same_configuration(GOOD, GOOD + odd)
 
 
 def test_what_cannot_be_read_equals_itself() -> None:

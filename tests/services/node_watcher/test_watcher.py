@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from libs import kube
+from libs import bus, kube
 from libs.events import EndpointObserved, Event
 from libs.machine import Source
 from services.node_watcher.watcher import Watcher
@@ -19,11 +19,15 @@ class FakePublisher:
         self.open = asyncio.Event()
         self.open.set()
         self.sent: list[tuple[str, str, EndpointObserved]] = []
+        self.too_large = 0
 
     async def publish(self, event: Event, *, subject: str, message_id: str, made_at: float | None = None) -> None:
         assert isinstance(event, EndpointObserved)
         assert made_at is not None
         await self.open.wait()
+        if self.too_large:
+            self.too_large -= 1
+            raise bus.EventTooLarge(subject)
         self.sent.append((subject, message_id, event))
 
     async def settled(self) -> list[tuple[str, str, EndpointObserved]]:
@@ -120,6 +124,27 @@ async def test_what_nats_has_not_taken_is_replaced_by_what_is_newer(watcher: Wat
     publisher.open.set()
     await publisher.settled()
     assert publisher.addresses == [{A}, {"10.0.0.3"}]
+
+
+async def test_a_kubelet_that_writes_novels_does_not_silence_the_others(
+    watcher: Watcher, publisher: FakePublisher
+) -> None:
+    watcher.node_changed(None, node(A, "1" * 70_000, uuid="U" * 70_000))
+    await publisher.settled()
+    [(_, _, event)] = publisher.sent
+    assert event.node is not None
+    assert (publisher.addresses, event.node.system_uuid) == ([{A}], "")
+
+
+async def test_what_does_not_fit_into_an_event_is_left_out_and_the_next_is_published(
+    watcher: Watcher, publisher: FakePublisher
+) -> None:
+    publisher.too_large = 1
+    watcher.node_changed(None, node(A))
+    await publisher.settled()
+    watcher.node_changed(node(A), node(B, version="2"))
+    await publisher.settled()
+    assert publisher.addresses == [{B}]
 
 
 async def test_a_null_list_is_an_empty_one(watcher: Watcher, publisher: FakePublisher) -> None:
