@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from libs.talos import serve
+from libs.talos.tls import TlsStream
 from services.simulator.node import Node
 from services.simulator.spec import HostileKind, HostileSpec, NodeSpec
 
@@ -59,8 +60,8 @@ class Hostile(ABC):
     async def answer(self, connection: socket.socket) -> None:
         """Treat one connection; it is closed afterwards."""
 
-    async def _tls(self, connection: socket.socket) -> serve.ServerStream:
-        stream = serve.ServerStream(connection, self._context)
+    async def _tls(self, connection: socket.socket) -> TlsStream:
+        stream = TlsStream(connection, self._context, server_side=True)
         await stream.handshake()
         return stream
 
@@ -113,7 +114,7 @@ class _GarbageHttp2(Hostile):
         stream = await self._tls(connection)
         await stream.read()
         await stream.write(b"HTTP/1.1 200 OK\r\n\r\n" + os.urandom(4096))
-        await stream.finish()
+        stream.close()
 
 
 class _HugeCertificate(Hostile):

@@ -157,7 +157,7 @@ async def test_without_a_certificate_a_configured_node_tells_nothing(box: Box, c
     await ctl("apply-config", "--insecure", "--nodes", address(box), "--file", file)
     await configured(box)
     said = await ctl.refused("get", "systeminformation", "--insecure", "--nodes", address(box))
-    assert "certificate required" in said
+    assert "Unavailable" in said, "the alert itself is lost on whoever writes before reading, as with a real node"
 
 
 async def test_a_worker_is_reached_through_its_control_plane(fleet: Fleet, ctl: Talosctl, generated: Path) -> None:

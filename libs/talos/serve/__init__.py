@@ -25,7 +25,7 @@ from libs.talos.serve.certificates import (
 from libs.talos.serve.definitions import definition_specs
 from libs.talos.serve.listener import AddressInUseError, Listener, Presented, bound
 from libs.talos.serve.resources import Key, Resources, Spec
-from libs.talos.serve.tls import ServerStream, reset, server_context
+from libs.talos.serve.tls import reset, server_context
 
 __all__ = [
     "MAINTENANCE_NAME",
@@ -44,7 +44,6 @@ __all__ = [
     "Refusal",
     "Resources",
     "Role",
-    "ServerStream",
     "Spec",
     "UnusableAuthorityError",
     "VersionInfo",

@@ -11,7 +11,6 @@ import contextlib
 import secrets
 import shutil
 import socket
-import ssl
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,8 +25,8 @@ from libs.talos.serve.admission import CertificateNotForClientsError, roles_of
 from libs.talos.serve.api import Conduct, NodeApi, Peer, Role
 from libs.talos.serve.calls import Peers
 from libs.talos.serve.certificates import Leaf
-from libs.talos.serve.tls import ServerStream, reset, server_context
-from libs.talos.tls import CHUNK
+from libs.talos.serve.tls import reset, server_context
+from libs.talos.tls import CHUNK, TlsStream
 
 HANDSHAKE_SECONDS = 10.0
 REQUEST_BYTES_MAX = 32 * 1024 * 1024
@@ -167,7 +166,7 @@ class Listener:
         self._hanging.discard(task)
 
     async def _serve(self, connection: socket.socket, remote: str) -> None:
-        stream = ServerStream(connection, self._context)
+        stream = TlsStream(connection, self._context, server_side=True)
         try:
             await self._converse(connection, stream, remote)
         except asyncio.CancelledError:
@@ -176,12 +175,12 @@ class Listener:
             else:
                 reset(connection)
             raise
-        except (ssl.SSLError, OSError, CertificateNotForClientsError):
-            await stream.finish()
+        except (OSError, CertificateNotForClientsError):
+            stream.close()  # an alert has been sent already, if there is one to send
         else:
-            await stream.finish()
+            stream.close()
 
-    async def _converse(self, connection: socket.socket, stream: ServerStream, remote: str) -> None:
+    async def _converse(self, connection: socket.socket, stream: TlsStream, remote: str) -> None:
         conduct = self._node.conduct()
         if conduct is Conduct.SILENT:
             while await asyncio.get_running_loop().sock_recv(connection, CHUNK):
@@ -192,17 +191,17 @@ class Listener:
         peer = Peer(remote, self._roles(stream))
         self._node.connected(peer)
         if conduct is Conduct.DROPPED:
-            stream.reset()
+            reset(connection)
             return
         with self._peers.as_path(self._folder / secrets.token_hex(8), peer) as path:
             await self._hand_over(stream, path)
 
-    def _roles(self, stream: ServerStream) -> frozenset[str]:
+    def _roles(self, stream: TlsStream) -> frozenset[str]:
         if not self._demands_certificate:
             return frozenset({Role.READER})
         return roles_of(stream.peer_certificate())
 
-    async def _hand_over(self, stream: ServerStream, path: Path) -> None:
+    async def _hand_over(self, stream: TlsStream, path: Path) -> None:
         loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as local:
             local.setblocking(False)
@@ -210,14 +209,14 @@ class Listener:
             await loop.sock_connect(local, f"{self._folder}/grpc")
             async with asyncio.TaskGroup() as group:
                 inward = group.create_task(_inward(stream, local))
-                with contextlib.suppress(OSError, ssl.SSLError):
+                with contextlib.suppress(OSError):
                     while data := await loop.sock_recv(local, CHUNK):
                         await stream.write(data)
                 inward.cancel()
 
 
-async def _inward(stream: ServerStream, local: socket.socket) -> None:
-    with contextlib.suppress(OSError, ssl.SSLError):
+async def _inward(stream: TlsStream, local: socket.socket) -> None:
+    with contextlib.suppress(OSError):
         while data := await stream.read():
             await asyncio.get_running_loop().sock_sendall(local, data)
     with contextlib.suppress(OSError):

@@ -19,7 +19,6 @@ from google.protobuf.message import Message
 
 from libs.endpoint import Endpoint
 from libs.talos.pb import machine_pb2, machine_pb2_grpc, resource_pb2, specs_pb2, state_pb2, state_pb2_grpc
-from libs.talos.serve import ServerStream
 from libs.talos.tls import CHUNK, TlsStream
 
 UUID = "11112222-3333-4444-5555-666677778888"
@@ -155,12 +154,12 @@ async def node(
         await server.start()
 
         async def serve(sock: socket.socket) -> None:
-            stream = ServerStream(sock, fake.context)
+            stream = TlsStream(sock, fake.context, server_side=True)
             with contextlib.suppress(OSError):
                 await stream.handshake()
                 fake.handshakes += 1
                 await _splice(stream, path, fake)
-            await stream.finish()
+            stream.close()
 
         async with tcp_server(serve, host=host, port=port) as endpoint:
             fake = FakeNode(endpoint, context, api)
@@ -205,7 +204,7 @@ async def tcp_server(
             await asyncio.wait(running)
 
 
-async def _splice(stream: ServerStream, path: str, fake: FakeNode) -> None:
+async def _splice(stream: TlsStream, path: str, fake: FakeNode) -> None:
     loop = asyncio.get_running_loop()
     received = bytearray()
     fake.received.append(received)
@@ -233,11 +232,11 @@ def tls_server_of(
     """A `serve` for `tcp_server` that finishes the handshake and then lets `talk` do anything."""
 
     async def serve(sock: socket.socket) -> None:
-        stream = ServerStream(sock, context)
+        stream = TlsStream(sock, context, server_side=True)
         with contextlib.suppress(OSError):
             await stream.handshake()
             await talk(stream)
-        await stream.finish()
+        stream.close()
 
     return serve
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from cryptography import x509
 
 from libs import talos
 from libs.endpoint import Endpoint
@@ -129,6 +130,23 @@ async def test_a_connection_hangs_when_the_power_is_cut_and_is_reset_by_the_next
         async with asyncio.timeout(SECONDS):
             await reader.read()
     writer.close()
+
+
+async def test_an_authority_lives_for_one_boot(fleet: Fleet, subnet: str) -> None:
+    """It is never shown, but each leaf names the key that signed it."""
+
+    async def signer() -> bytes:
+        certificate = x509.load_der_x509_certificate((await talos.look(endpoint_of(box), SECONDS)).der)
+        named = certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
+        assert named
+        return named
+
+    box = await fleet.add(node("box", f"{subnet}.1"))
+    first = await signer()
+    await box.move([f"{subnet}.2"])
+    assert await signer() == first
+    await box.power_cycle()
+    assert await signer() != first
 
 
 async def test_a_wiped_node_wants_its_configuration_again(fleet: Fleet, subnet: str) -> None:

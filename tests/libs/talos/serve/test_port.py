@@ -83,6 +83,7 @@ async def test_the_alert_is_there_for_whoever_writes_first() -> None:
             async with tls_to(port) as stream:
                 await stream.handshake()
                 await stream.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+                await asyncio.sleep(0.02)  # long enough for the refusal to be complete
                 with pytest.raises(ssl.SSLError, match=r"(?i)certificate.required"):
                     await stream.read()
 
@@ -329,8 +330,9 @@ async def test_what_is_no_tls_harms_nobody() -> None:
     async with port_of(FixedNode()) as port:
         reader, writer = await asyncio.open_connection(HOST, port.number)
         writer.write(b"GET / HTTP/1.1\r\n\r\n" * 100)
-        async with asyncio.timeout(5):
-            await reader.read()
+        with contextlib.suppress(ConnectionResetError):
+            async with asyncio.timeout(5):
+                await reader.read()
         writer.close()
         async with channel_to(port) as channel:
             await machine_at(channel).Version(Empty())
