@@ -31,6 +31,9 @@ class Publisher:
     def __init__(self, source: str, *, links: Links, health: Health, metrics: Metrics) -> None:
         self._source = source
         self._metrics = metrics
+        self._published = {
+            repeated: metrics.published.labels(duplicate=str(repeated).lower()) for repeated in (True, False)
+        }
         self._retry = Retry("publish", links=links, health=health)
         self._slots = asyncio.Semaphore(IN_FLIGHT_MAX)
 
@@ -53,7 +56,7 @@ class Publisher:
                 headers, data = message()
                 reply = await link.request(subject, data, headers=headers)
             answer = api_answer(f"publish on {subject}", reply.data)
-            self._metrics.published.labels(duplicate=str(bool(answer.get("duplicate"))).lower()).inc()
+            self._published[bool(answer.get("duplicate"))].inc()
             self._metrics.acknowledged_at.set_to_current_time()
 
         await self._retry.until_answered(attempt, on_failure=self._metrics.publish_failures.inc)

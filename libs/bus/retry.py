@@ -27,7 +27,7 @@ class Retry:
         self, call: Callable[[Link], Awaitable[T]], *, on_failure: Callable[[], None] | None = None
     ) -> T:
         """Call with a link that is up until an answer comes; a lost connection is tried again at once."""
-        backoff = Backoff(FIRST_SECONDS, LIMIT_SECONDS)
+        backoff: Backoff | None = None
         key = object()
         try:
             while True:
@@ -41,6 +41,7 @@ class Retry:
                     self._health.waiting(self._part, str(error))
                 if on_failure is not None:
                     on_failure()
+                backoff = backoff or Backoff(FIRST_SECONDS, LIMIT_SECONDS)
                 await asyncio.sleep(backoff.next())
         finally:
             self._recovered(key)
