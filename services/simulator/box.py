@@ -58,6 +58,7 @@ class Box:
         self._wake = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
         self._unheld = asyncio.Event()
+        self._is_gone = False
         self._connected = 0
         self._last_peer: serve.Peer | None = None
 
@@ -236,22 +237,21 @@ class Box:
 
     async def run(self) -> None:
         """Keep the port in step until cancelled."""
+        waiters: list[asyncio.Future[None]] = []
         try:
             while True:
                 waiters, self._waiters = self._waiters, []
+                failure: AddressTakenError | None = None
                 try:
                     await self._port.settle()
                 except serve.AddressInUseError as error:
-                    _log.warning("cannot listen", node=self.name, error=str(error))
-                    await self._give_up(waiters, error)
-                for waiter in waiters:
-                    if not waiter.done():
-                        waiter.set_result(None)
+                    failure = await self._give_up(error)
+                _answer(waiters, failure)
                 self._site.changed(self)
                 await self._something_happens()
         finally:
-            for waiter in self._waiters:
-                waiter.cancel()
+            self._is_gone = True
+            _answer([*waiters, *self._waiters], WrongStateError(f"{self.name} was taken away"))
             await self._port.close()
 
     def wake(self) -> None:
@@ -260,6 +260,8 @@ class Box:
 
     async def _settled(self) -> NodeState:
         """Wait for the task behind to catch up, and fail as it fails."""
+        if self._is_gone:
+            raise WrongStateError(f"{self.name} was taken away")
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self._wake.set()
@@ -275,14 +277,23 @@ class Box:
         self._wake.clear()
         self.node.tick()
 
-    async def _give_up(self, waiters: list[asyncio.Future[None]], error: OSError) -> None:
+    async def _give_up(self, error: OSError) -> AddressTakenError:
         """A node that cannot have its address is switched off, and whoever asked for it hears why."""
+        _log.warning("cannot listen", node=self.name, error=str(error))
         with contextlib.suppress(WrongStateError):
             self.node.power_off()
         await self._port.close()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_exception(AddressTakenError(f"{self.name}: {error.strerror}"))
+        return AddressTakenError(f"{self.name}: {error.strerror}")
 
     def _addresses(self, given: Iterable[str] | None) -> tuple[str, ...] | None:
         return specs.addresses_from(given, self.name) if given else None
+
+
+def _answer(waiters: Iterable[asyncio.Future[None]], failure: Exception | None) -> None:
+    for waiter in waiters:
+        if waiter.done():  # whoever waited has gone
+            continue
+        if failure is None:
+            waiter.set_result(None)
+        else:
+            waiter.set_exception(failure)

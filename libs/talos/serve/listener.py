@@ -12,7 +12,7 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -55,7 +55,7 @@ class Listener:
         self._node = node
         self._port = port
         self._peers = Peers()
-        self._accepting: dict[str, tuple[socket.socket, asyncio.Task[None]]] = {}
+        self._accepting: dict[str, asyncio.Task[None]] = {}
         self._connections: dict[asyncio.Task[None], str] = {}
         self._hung: list[socket.socket] = []
         self._hanging: set[asyncio.Task[None]] = set()
@@ -106,7 +106,8 @@ class Listener:
         for address in wanted:
             if address not in self._accepting:
                 sock = bound(address, self._port)
-                self._accepting[address] = (sock, self._tasks.create_task(self._accept(address, sock)))
+                self._accepting[address] = task = self._tasks.create_task(self._accept(address, sock))
+                task.add_done_callback(_closes(sock))  # should it be cancelled before it has begun
 
     async def finish(self, grace_seconds: float) -> None:
         """Stop listening, let the calls under way end, and close what is still open after that."""
@@ -134,9 +135,7 @@ class Listener:
 
     def _stop_accepting(self, addresses: Iterable[str]) -> None:
         for address in addresses:
-            sock, task = self._accepting.pop(address)
-            task.cancel()
-            sock.close()
+            self._accepting.pop(address).cancel()
 
     def _hang(self, addresses: Iterable[str]) -> None:
         gone = set(addresses)
@@ -145,21 +144,23 @@ class Listener:
                 self._hanging.add(task)
                 task.cancel()
 
-    async def _accept(self, address: str, sock: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                connection, remote = await loop.sock_accept(sock)
-            except OSError:  # out of files, or the peer has gone already
-                await asyncio.sleep(0.05)
-                continue
-            if len(self._connections) >= CONNECTIONS_MAX:
-                reset(connection)
-                continue
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            task = self._tasks.create_task(self._serve(connection, str(remote[0])))
-            self._connections[task] = address
-            task.add_done_callback(self._ended)
+    async def _accept(self, address: str, listener: socket.socket) -> None:
+        # Closed here and not by whoever cancels: the loop must let go of the file before its number is used again.
+        with listener:
+            while True:
+                try:
+                    connection, remote = await asyncio.get_running_loop().sock_accept(listener)
+                except OSError:  # out of files, or the peer has gone already
+                    await asyncio.sleep(0.05)
+                    continue
+                if len(self._connections) >= CONNECTIONS_MAX:
+                    reset(connection)
+                    continue
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                task = self._tasks.create_task(self._serve(connection, str(remote[0])))
+                self._connections[task] = address
+                task.add_done_callback(self._ended)
+                task.add_done_callback(_closes(connection, unless=self._hung))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._connections.pop(task, None)
@@ -221,6 +222,16 @@ async def _inward(stream: TlsStream, local: socket.socket) -> None:
             await asyncio.get_running_loop().sock_sendall(local, data)
     with contextlib.suppress(OSError):
         local.shutdown(socket.SHUT_RDWR)  # the client has gone: gRPC ends its calls
+
+
+def _closes(sock: socket.socket, *, unless: Collection[socket.socket] = ()) -> Callable[[object], None]:
+    """Close a socket with the task that owns it, which may have been cancelled before it began."""
+
+    def close(_: object) -> None:
+        if sock not in unless:
+            sock.close()
+
+    return close
 
 
 def bound(address: str, port: int) -> socket.socket:

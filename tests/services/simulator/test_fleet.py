@@ -294,6 +294,17 @@ async def test_a_node_is_taken_away_and_its_name_is_free(fleet: Fleet, subnet: s
     assert (await fleet.add(node("box", f"{subnet}.1"))).answers
 
 
+async def test_whoever_waits_for_a_node_that_is_taken_away_hears_of_it(fleet: Fleet, subnet: str) -> None:
+    box = await fleet.add(node("box", f"{subnet}.1"))
+    waiting = asyncio.ensure_future(box.power_cycle())
+    await asyncio.sleep(0)
+    await fleet.remove("box")
+    for asked in (waiting, box.power_on()):
+        with pytest.raises(WrongStateError, match="taken away"):
+            async with asyncio.timeout(SECONDS):
+                await asked
+
+
 async def test_what_makes_no_sense_is_refused(fleet: Fleet, subnet: str) -> None:
     box = await fleet.add(node("box", f"{subnet}.1"))
     with pytest.raises(FleetError, match=r"box: '10\.0\.0\.300'"):
