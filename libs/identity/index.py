@@ -34,7 +34,9 @@ class Found(msgspec.Struct, Generic[K], frozen=True):
 class Index(Generic[K]):
     """Declared identities by each of their usable values; a lookup costs a few dictionary reads per signal."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, crowd: int = CROWD) -> None:
+        """`crowd`: a value that more than so many declare identifies none of them and is ignored."""
+        self._crowd = crowd
         self._signals: dict[K, Signals] = {}
         self._holders: dict[str, set[K]] = {}
         self.version = 0
@@ -80,7 +82,7 @@ class Index(Generic[K]):
         """Compare a seen identity with all that have any value in common with it; see `match` for the arguments."""
         signals = normalise(seen)
         held = {token: self._holders[token] for token in signals.tokens - shared if token in self._holders}
-        crowded = frozenset(token for token, holders in held.items() if len(holders) > CROWD)
+        crowded = frozenset(token for token, holders in held.items() if len(holders) > self._crowd)
         unusable = shared | crowded
         common = shown_by_others | {token for token, holders in held.items() if len(holders) > 1}
         signals = signals.without(unusable)

@@ -47,9 +47,14 @@ def ready_condition(machine: TalosMachine) -> Condition | None:
     return condition(machine, READY)
 
 
+MESSAGE_MAX = 4096
+"""Characters of a condition's message; the API server refuses a status with a longer one than 32,768."""
+
+
 def with_condition(conditions: tuple[Condition, ...], new: Condition, *, now: datetime) -> tuple[Condition, ...]:
-    """Replace or add a condition; the transition time moves only when the status does."""
+    """Replace or add a condition; the transition time moves only when the status does, a long message is cut."""
     others = [c for c in conditions if c.type != new.type]
     old = next((c for c in conditions if c.type == new.type), None)
     kept = old.last_transition_time if old is not None and old.status == new.status else None
-    return (*others, msgspec.structs.replace(new, last_transition_time=kept or now))
+    new = msgspec.structs.replace(new, message=new.message[:MESSAGE_MAX], last_transition_time=kept or now)
+    return (*others, new)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -26,6 +27,8 @@ from services.machine_reconciler.status import Statuses
 
 NAME = "machine_reconciler"
 AGENT = "machine-reconciler"
+NODES_STALE_SECONDS = 180.0
+"""Nodes that were not heard of for longer may be anywhere; a quiet watch is renewed before that."""
 
 
 def _now() -> datetime:
@@ -49,7 +52,12 @@ async def run(settings: Settings, service: runtime.Service) -> None:
         announcer = Announcer(outbox, partial(kube.tell, api))
         statuses = Statuses(api, machines.put)
         secrets = Secrets(api)
-        gatherer = Gatherer(talos, secrets, nodes, count=metrics.answered)
+        caught_up = asyncio.Event()
+
+        def knows_all() -> bool:
+            return caught_up.is_set() and node_store.stale_seconds < NODES_STALE_SECONDS
+
+        gatherer = Gatherer(talos, secrets, nodes, count=metrics.answered, knows_all=knows_all)
         sender = Sender(talos, statuses, secrets, announcer, clock=_now)
         rounds = Rounds(
             gatherer=gatherer,
@@ -77,6 +85,7 @@ async def run(settings: Settings, service: runtime.Service) -> None:
         async def sightings() -> None:
             await machine_store.synced()  # before, every box would look unknown
             await news.catch_up(nats)
+            caught_up.set()
             await nats.consume(stream=subjects.SIGHTINGS, durable="machine-reconciler-sightings", handle=news.sighting)
 
         async def trail() -> None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from libs.endpoint import parse_endpoint
+from libs.endpoint import InvalidEndpointError, parse_endpoint
 from libs.machine import TalosMachine, dial_endpoint
 
 
@@ -76,6 +76,8 @@ class Located(_Fact, frozen=True, kw_only=True):
     fingerprint: str = ""
     declared: Answer | None = None
     """What `spec.endpoint` showed, when it was among those that were asked and failed."""
+    complete: bool = False
+    """Whether every place where it may be was asked and told; else "proven nowhere" means nothing."""
     seen_before: bool = False
     """An earlier round found it there already, and still it is dialled elsewhere."""
 
@@ -102,6 +104,16 @@ class Facts(_Fact, frozen=True, kw_only=True):
     located: Located | None = None
     accepted: str = ""
     """The certificate behind which a node said OK to its configuration, while this process ran."""
+
+    @property
+    def unusable_endpoint(self) -> str:
+        """Why the machine cannot be dialled at all, or nothing; the API server refuses such an endpoint by now."""
+        try:
+            for text in (self.dial, self.machine.spec.endpoint):
+                parse_endpoint(text)
+        except InvalidEndpointError as error:
+            return str(error)
+        return ""
 
     @property
     def dial(self) -> str:

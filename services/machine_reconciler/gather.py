@@ -25,11 +25,15 @@ Count = Callable[[str, str], None]
 class Gatherer:
     """Asks nodes, Secrets and what is known of Kubernetes Nodes."""
 
-    def __init__(self, dialler: ask.Dialler, secrets: Secrets, nodes: Nodes, *, count: Count) -> None:
+    def __init__(
+        self, dialler: ask.Dialler, secrets: Secrets, nodes: Nodes, *, count: Count, knows_all: Callable[[], bool]
+    ) -> None:
+        """`knows_all` tells whether Nodes and earlier addresses were taken in and are still heard of."""
         self._dialler = dialler
         self._secrets = secrets
         self._nodes = nodes
         self._count = count
+        self._knows_all = knows_all
 
     async def begin(self, machine: TalosMachine, memory: Memory) -> tuple[Facts, Materials]:
         """Return what is known before anything is asked, and the material that goes with it."""
@@ -85,7 +89,10 @@ class Gatherer:
         return msgspec.structs.replace(facts, dialled=answer, located=located)
 
     async def _locate(self, machine: TalosMachine, materials: Materials, memory: Memory) -> Located:
-        places = locate.candidates(machine, self._nodes.that_may_be(machine), memory.worked)
+        knew_all = self._knows_all()
+        places = locate.candidates(
+            machine, named=self._nodes.named_by(machine), like=self._nodes.like(machine), worked=memory.worked
+        )
         credentials = _credentials(materials)
 
         async def prove(place: Endpoint) -> Answer:
@@ -94,7 +101,7 @@ class Gatherer:
         located = await locate.locate(places, prove, declared=parse_endpoint(machine.spec.endpoint))
         self._count("locate", "Proven" if located.proven_at else "Missed")
         again = bool(located.proven_at) and located.proven_at == memory.proven_at
-        return msgspec.structs.replace(located, seen_before=again)
+        return msgspec.structs.replace(located, seen_before=again, complete=located.complete and knew_all)
 
 
 def _credentials(materials: Materials) -> talos.Credentials:

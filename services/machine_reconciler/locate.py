@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from libs import kube
 from libs.endpoint import Endpoint, InvalidEndpointError, normalise_address, parse_endpoint
@@ -19,28 +19,49 @@ from services.machine_reconciler.facts import Answer, CredentialsRefused, Locate
 
 HEAD_START_SECONDS = 0.5
 CANDIDATES_MAX = 32
+LIKE_MAX = 8
+"""Of these, places that only a Node's UUID speaks for: any kubelet can write the UUID of another box."""
 AT_ONCE = 16
 RESOLVE_SECONDS = 1.0
 
 Prove = Callable[[Endpoint], Awaitable[Answer]]
 
 
-def candidates(machine: TalosMachine, nodes: Iterable[kube.Node], worked: Sequence[str]) -> list[Endpoint]:
-    """Return where the machine may be other than at its dial endpoint, the likeliest first."""
+class Candidates(NamedTuple):
+    """Where a machine may be other than at its dial endpoint, the likeliest first."""
+
+    places: list[Endpoint]
+    complete: bool
+    """False when there were more than are asked."""
+
+
+def candidates(
+    machine: TalosMachine, *, named: Iterable[kube.Node], like: Iterable[kube.Node], worked: Sequence[str]
+) -> Candidates:
+    """Return the addresses of the machine's own Nodes, the declared one, earlier ones, and then of like Nodes.
+
+    All are on the declared port, since that is where an observed address is dialled.
+    """
     declared = parse_endpoint(machine.spec.endpoint)
-    found: dict[Endpoint, None] = {}
+    found = [*_listed(named, declared.port), declared]
+    found += [Endpoint(parse_endpoint(text).host, declared.port) for text in worked]
+    likely = dict.fromkeys(found)
+    others = [place for place in dict.fromkeys(_listed(like, declared.port)) if place not in likely]
+    places = [*list(likely)[: CANDIDATES_MAX - LIKE_MAX], *others[:LIKE_MAX]]
+    complete = len(places) == len(likely) + len(others)
+    dialled = parse_endpoint(dial_endpoint(machine))
+    return Candidates([place for place in places if place != dialled], complete)
+
+
+def _listed(nodes: Iterable[kube.Node], port: int) -> Iterator[Endpoint]:
     for text in (address for node in nodes for address in node.addresses()):
         with contextlib.suppress(InvalidEndpointError):
-            found[Endpoint(normalise_address(text), declared.port)] = None
-    found[declared] = None
-    for text in worked:
-        found[parse_endpoint(text)] = None
-    found.pop(parse_endpoint(dial_endpoint(machine)), None)
-    return list(found)[:CANDIDATES_MAX]
+            yield Endpoint(normalise_address(text), port)
 
 
-async def locate(places: Sequence[Endpoint], prove: Prove, *, declared: Endpoint) -> Located:
+async def locate(asked: Candidates, prove: Prove, *, declared: Endpoint) -> Located:
     """Ask all places at once; the first that proves the identity ends it."""
+    places = asked.places
     doors = asyncio.Semaphore(AT_ONCE)
     answers: dict[Endpoint, Answer] = {}
 
@@ -62,7 +83,9 @@ async def locate(places: Sequence[Endpoint], prove: Prove, *, declared: Endpoint
                 return Located(proven_at=str(there), fingerprint=answer.fingerprint)
     finally:
         await _cancel(*asking)
-    return Located(declared=answers.get(declared))
+    # A node that refuses our credentials may be the machine: it was asked, and told nothing.
+    told = not any(isinstance(answer, CredentialsRefused) for answer in answers.values())
+    return Located(declared=answers.get(declared), complete=asked.complete and told)
 
 
 async def read_beside(read: Awaitable[Answer], hunt: Awaitable[Located], *, dial: str) -> tuple[Answer, Located | None]:

@@ -7,11 +7,13 @@ do no harm.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Protocol
 
 from libs import kube, runtime
+from libs.endpoint import InvalidEndpointError, parse_endpoint
 from libs.machine import TalosMachine, dial_endpoint, ready_condition
 from services.machine_reconciler.machines import Key, Machines
 from services.machine_reconciler.memory import Interrupted, Memory
@@ -106,7 +108,9 @@ class Loop:
         memory = self._memories.get(key)
         if memory is not None:
             for address in addresses:
-                memory.remember(address)
+                with contextlib.suppress(InvalidEndpointError):
+                    parse_endpoint(address)
+                    memory.remember(address)
 
     def _is_news(self, machine: TalosMachine, node: kube.Node) -> bool:
         if not lists(node, dial_endpoint(machine)):
@@ -147,6 +151,7 @@ class Loop:
             memory.succeed()
         except Interrupted:
             memory.fail()
+            memory.calm()
             pause = 0.0
         except StartOver:
             memory.fail()

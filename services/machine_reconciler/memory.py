@@ -35,6 +35,7 @@ class Memory:
         """Something said that the machine is elsewhere: this round asks everywhere at once."""
         self._hurry_next = False
         self._starts_over = 0
+        self._is_calm = False
         self._worked: dict[str, None] = {}
         self._told: object = None
         self._interrupt = asyncio.Event()
@@ -58,8 +59,13 @@ class Memory:
         self._told = news
         self._hurry_next = True
         self.backoff.reset()
-        self.interrupt()
+        if not self._is_calm:
+            self.interrupt()
         return True
+
+    def calm(self) -> None:
+        """Let the next round end whatever is said meanwhile: else a machine of which much is said is never read."""
+        self._is_calm = True
 
     def interrupt(self) -> None:
         """Break off what is being found out just now."""
@@ -78,6 +84,7 @@ class Memory:
     def succeed(self) -> None:
         """End a round that held to its end."""
         self._starts_over = 0
+        self._is_calm = False
 
     def fail(self) -> None:
         """End a round that came to nothing: the next one has its hurry."""

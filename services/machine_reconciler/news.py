@@ -62,7 +62,8 @@ class News:
     def trail(self, delivery: bus.Delivery) -> None:
         """Wake the machines of a Node that moved; remember where recorded machines were."""
         event = delivery.event
-        if isinstance(event, EndpointObserved) and event.source == Source.NODE and event.node is not None:
+        speaker = subjects.source_of(delivery.subject)  # what the server vouches for, whatever the payload says
+        if isinstance(event, EndpointObserved) and speaker == Source.NODE and event.node is not None:
             self._loop.node_seen(
                 kube.Node(
                     metadata=kube.Meta(name=event.node.name, uid=event.node.uid),
@@ -74,7 +75,7 @@ class News:
                     ),
                 )
             )
-        if isinstance(event, EndpointDecided) and event.outcome == Outcome.RECORDED and event.machine is not None:
+        if isinstance(event, EndpointDecided) and event.outcome == Outcome.RECORDED and speaker is None:
             self._remember(event)
 
     def _picture(self, delivery: bus.Delivery) -> bool:

@@ -32,23 +32,36 @@ class Nodes:
             if not names:
                 del self._by_uuid[uuid]
 
-    def addresses_of(self, machine: TalosMachine) -> tuple[str, ...] | None:
-        """Return the InternalIPs of the machine's own Node, or None when that is not known."""
-        found = next((self._nodes[name] for name in node_names(machine) if name in self._nodes), None)
+    def addresses_of(self, machine: TalosMachine, *, told: str = "") -> tuple[str, ...] | None:
+        """Return the InternalIPs of the machine's own Node, or None when that is not known.
+
+        `told` is the name that the node itself has just given.
+        """
+        names = [*node_names(machine), told]
+        found = next((self._nodes[name] for name in names if name in self._nodes), None)
         return found.addresses() if found is not None else None
 
-    def that_may_be(self, machine: TalosMachine) -> list[kube.Node]:
-        """Return the Nodes to try for a machine: the named ones, then those with its UUID, silent ones last."""
+    def named_by(self, machine: TalosMachine) -> list[kube.Node]:
+        """Return the Nodes whose name the machine has, silent ones last."""
+        return self._by_readiness(node_names(machine))
+
+    def like(self, machine: TalosMachine) -> list[kube.Node]:
+        """Return other Nodes that show the machine's UUID, which any kubelet may; silent ones last."""
         uuid = normalise_uuid(machine.spec.identity.uuid)
-        names = node_names(machine)
-        names += sorted(self._by_uuid.get(uuid, ())) if uuid else []
-        found = [self._nodes[name] for name in dict.fromkeys(names) if name in self._nodes]
+        names = self._by_uuid.get(uuid, set()) if uuid else set()
+        return self._by_readiness(sorted(names.difference(node_names(machine))))
+
+    def _by_readiness(self, names: list[str]) -> list[kube.Node]:
+        found = [self._nodes[name] for name in names if name in self._nodes]
         return sorted(found, key=lambda node: not node.is_ready)
 
 
 def lists(node: kube.Node, dial: str) -> bool:
     """Whether a Node lists the address that is dialled; a name that is dialled is in no list."""
-    host = parse_endpoint(dial).host
+    try:
+        host = parse_endpoint(dial).host
+    except InvalidEndpointError:
+        return False
     return any(_is(address, host) for address in node.addresses())
 
 

@@ -12,13 +12,17 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from libs.events import EndpointObserved, SeenAddress
+from libs.events import EndpointObserved, SeenAddress, subjects
 from libs.identity import Identity, Index
 from libs.machine import MaintenanceSighting, TalosMachine
 
 ALIVE = timedelta(minutes=5)
 """A picture that was not confirmed for this long says nothing about the present."""
 PICTURES_MAX = 20_000
+SHOWN_MAX = 64
+"""Pictures of one machine that are looked at, the newest; so many already are a conflict for a person."""
+PLACES_MAX = 4
+"""Places and addresses of each that a conflict names; the rest is counted."""
 CERTIFICATES_MAX = 4
 ADDRESSES_MAX = 16
 
@@ -38,7 +42,8 @@ class Pictures:
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._clock = clock
         self._pictures: OrderedDict[str, Picture] = OrderedDict()
-        self._identities: Index[str] = Index()
+        # However many claim one identity, none of them may hide the others.
+        self._identities: Index[str] = Index(crowd=PICTURES_MAX)
 
     def put(self, subject: str, observed: EndpointObserved, made_at: datetime) -> bool:
         """Take in a picture; True when it shows other certificates or addresses than the last, or none was alive."""
@@ -47,7 +52,7 @@ class Pictures:
         old = self._pictures.get(subject)
         if old is not None and made_at < old.made_at:
             return False
-        new = Picture(observed.identity, observed.site, observed.addresses, made_at)
+        new = Picture(observed.identity, _site(subject, observed.site), observed.addresses, made_at)
         self._pictures[subject] = new
         self._pictures.move_to_end(subject)
         self._identities.put(subject, new.identity)
@@ -60,7 +65,7 @@ class Pictures:
         found = self._identities.find(machine.spec.identity)
         pictures = [self._pictures[subject] for subject in found.matching.keys() | found.weak.keys()]
         alive = [picture for picture in pictures if picture.addresses and self._is_alive(picture)]
-        return sorted(alive, key=lambda picture: picture.made_at, reverse=True)
+        return sorted(alive, key=lambda picture: picture.made_at, reverse=True)[:SHOWN_MAX]
 
     def _is_alive(self, picture: Picture) -> bool:
         return self._clock() - picture.made_at < ALIVE
@@ -103,11 +108,21 @@ def conflict(pictures: list[Picture], *, running_at: str, sent_to: str) -> str:
     `running_at` is where a node proves it at present: the certificate `sent_to` was that node's own, before.
     """
     alive = {f: addresses for f, addresses in certificates(pictures).items() if not running_at or f != sent_to}
-    places = [
-        f"in maintenance mode at {', '.join(sorted(at))} with the certificate {f}" for f, at in sorted(alive.items())
-    ]
+    places = [f"in maintenance mode at {_few(sorted(at))} with the certificate {f}" for f, at in sorted(alive.items())]
     if running_at:
         places.insert(0, f"as a running node at {running_at}")
     if len(places) < 2:
         return ""
-    return f"one identity is alive in {len(places)} places: {'; '.join(places)}"
+    return f"one identity is alive in {len(places)} places: {_few(places, '; ')}"
+
+
+def _few(texts: list[str], joint: str = ", ") -> str:
+    """Name the first, count the others: how many there are is up to whoever sends them."""
+    more = len(texts) - PLACES_MAX
+    return joint.join([*texts[:PLACES_MAX], f"{more} more"] if more > 0 else texts)
+
+
+def _site(subject: str, told: str) -> str:
+    """Return the site that the subject vouches for, in its readable spelling if the payload tells just that one."""
+    vouched = subjects.site_of(subject) or ""
+    return told if subjects.token(told) == vouched else vouched

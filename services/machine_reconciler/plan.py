@@ -34,6 +34,14 @@ def plan(facts: Facts) -> Step:
     return step
 
 
+def endpoint_is_unusable(facts: Facts) -> Step | None:
+    """Older data may hold what the API server refuses today."""
+    if not facts.unusable_endpoint:
+        return None
+    reason = Ready.CURRENT_CONFIG_UNAVAILABLE if facts.machine.was_sent else Ready.UNREACHABLE
+    return _show(reason, f"{facts.unusable_endpoint}; edit spec.endpoint", Again.REPROBE)
+
+
 def not_approved(facts: Facts) -> Step | None:
     if facts.machine.spec.approved:
         return None
@@ -109,6 +117,7 @@ def pinned_box_is_sent(facts: Facts) -> Step | None:
 
 
 NEVER_SENT: tuple[Row, ...] = (
+    endpoint_is_unusable,
     not_approved,  # first: nothing that follows concerns a box that nobody wants yet
     secret_is_invalid,
     configuration_is_missing,
@@ -176,7 +185,7 @@ def new_pin_opens_the_send_again(facts: Facts) -> Step | None:
     box = facts.dialled
     if not (isinstance(box, InMaintenance) and box.is_it and box.fingerprint == facts.pin):
         return None
-    if facts.located is None or facts.located.proven_at:
+    if facts.located is None or facts.located.proven_at or not facts.located.complete:
         return None
     return _send_if_wanted(facts, box)
 
@@ -198,6 +207,7 @@ def lost_machine_is_missed(facts: Facts) -> Step | None:
 
 
 SENT: tuple[Row, ...] = (
+    endpoint_is_unusable,
     talosconfig_is_invalid,
     node_was_not_read,
     credentials_are_refused,

@@ -131,7 +131,7 @@ class Rounds:
         def change(machine: TalosMachine) -> TalosMachineStatus:
             new = status.with_verdict(machine, verdict, now=now, last_read=memory.last_read, keep_message=keep_message)
             if proven is not None:
-                new = status.with_read(new, proven, self._nodes.addresses_of(machine), now=now)
+                new = status.with_read(new, proven, self._nodes.addresses_of(machine, told=proven.node_name), now=now)
             return self._with_pictures(msgspec.structs.replace(machine, status=new), proven, now)
 
         before = facts.machine

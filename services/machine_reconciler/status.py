@@ -32,7 +32,6 @@ MANAGER = "nodetrail-machine-reconciler"
 TRIES_MAX = 6
 LAST_READ_EVERY = timedelta(hours=1)
 """So often `lastRead` is written while `Ready` does not change."""
-MESSAGE_MAX = 4096
 
 Change = Callable[[TalosMachine], TalosMachineStatus]
 
@@ -131,7 +130,7 @@ def with_verdict(
     """Return the status with `Ready` set; with `keep_message` the message stays while the reason does."""
     old = ready_condition(machine)
     same = old is not None and (old.status, old.reason) == (verdict.status, verdict.reason)
-    message = old.message if old is not None and same and keep_message else verdict.message[:MESSAGE_MAX]
+    message = old.message if old is not None and same and keep_message else verdict.message
     status = with_condition_set(machine, READY, verdict.status, verdict.reason, message, now=now)
     if not same and last_read is not None:
         status = msgspec.structs.replace(status, last_read=last_read)

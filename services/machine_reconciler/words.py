@@ -97,6 +97,8 @@ def reappeared(facts: Facts, box: InMaintenance) -> str:
         return seen
     if not facts.machine.spec.approved:
         return f"{seen}; not approved, so nothing is sent"
+    if not facts.located.complete:
+        return f"{seen}; not every place where the machine may be has told so far, and until then nothing is sent"
     return (
         f"{seen}; if this is the machine after a wipe, pin that certificate (spec.maintenanceFingerprint) "
         "to have it configured anew"

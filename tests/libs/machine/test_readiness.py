@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from libs.machine import Condition, TalosMachine, TalosMachineSpec, TalosMachineStatus, ready_condition, with_condition
+from libs.machine.readiness import MESSAGE_MAX
 
 THEN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NOW = THEN + timedelta(minutes=5)
@@ -29,6 +30,11 @@ def test_other_conditions_stay_as_they_are() -> None:
     made = with_condition((READY, CONFLICT), Condition(type="Ready", status="Unknown", reason="Unreachable"), now=NOW)
     assert CONFLICT in made
     assert {c.type for c in made} == {"Ready", "IdentityConflict"}
+
+
+def test_a_message_is_cut_to_what_the_api_server_takes() -> None:
+    [made] = with_condition((), Condition(type="X", status="True", reason="Y", message="m" * 100_000), now=NOW)
+    assert len(made.message) == MESSAGE_MAX
 
 
 def test_ready_is_found_among_others() -> None:

@@ -7,9 +7,11 @@ import time
 
 import pytest
 
+from libs import kube
 from libs.endpoint import Endpoint, parse_endpoint
+from libs.machine import TalosMachine
 from services.machine_reconciler import locate
-from services.machine_reconciler.facts import Answer, Located, Proven, Silent
+from services.machine_reconciler.facts import Answer, CredentialsRefused, Located, Proven, Silent
 from tests.services.machine_reconciler.facts_of import ELSEWHERE, HERE, OTHER, machine
 from tests.services.machine_reconciler.fakes import node
 
@@ -35,20 +37,48 @@ def hosts(found: list[Endpoint]) -> list[str]:
 def test_candidates_come_from_nodes_spec_and_the_past_each_once() -> None:
     lost = machine(observed="10.0.0.5")
     nodes = [node("one", "10.0.0.7", "10.0.0.5", "::ffff:10.0.0.8", "bad"), node("old", "10.0.0.7", "10.0.0.6")]
-    found = locate.candidates(lost, nodes, ["10.0.0.4", HERE])
-    assert hosts(found) == ["10.0.0.7", "10.0.0.8", "10.0.0.6", HERE, "10.0.0.4"], (
+    found = locate.candidates(lost, named=nodes, like=[], worked=["10.0.0.4", HERE])
+    assert found.complete
+    assert hosts(found.places) == ["10.0.0.7", "10.0.0.8", "10.0.0.6", HERE, "10.0.0.4"], (
         "the dial endpoint has failed already"
     )
 
 
 def test_candidates_are_dialled_on_the_declared_port() -> None:
     lost = machine(endpoint="10.0.0.1:50123", observed="")
-    assert locate.candidates(lost, [node("one", ELSEWHERE)], []) == [Endpoint(ELSEWHERE, 50123)]
+    assert _asked(lost, node("one", ELSEWHERE)).places == [Endpoint(ELSEWHERE, 50123)]
+    found = locate.candidates(lost, named=[], like=[], worked=[f"{ELSEWHERE}:50999"])
+    assert found.places == [Endpoint(ELSEWHERE, 50123)], "an observed address is dialled on the declared port"
 
 
 def test_candidates_are_bounded() -> None:
     many = node("one", *(f"10.1.{i // 250}.{i % 250}" for i in range(1000)))
-    assert len(locate.candidates(machine(), [many], [])) == locate.CANDIDATES_MAX
+    found = _asked(machine(), many)
+    assert len(found.places) < locate.CANDIDATES_MAX
+    assert not found.complete, "what was cut may be the machine"
+
+
+def test_nodes_that_only_show_its_uuid_push_nobody_out() -> None:
+    """Any kubelet may write the UUID of another box, and as many addresses as it likes."""
+    liar = node("liar", *(f"10.1.{i // 250}.{i % 250}" for i in range(1000)))
+    lost = machine(observed="10.0.0.5")
+    found = locate.candidates(lost, named=[node("one", "10.0.0.7")], like=[liar], worked=["10.0.0.4"])
+    assert hosts(found.places)[:3] == ["10.0.0.7", HERE, "10.0.0.4"]
+    assert len(found.places) == 3 + locate.LIKE_MAX
+    assert not found.complete
+
+
+async def test_a_place_that_refuses_our_credentials_has_told_nothing() -> None:
+    async def prove(place: Endpoint) -> Answer:
+        return CredentialsRefused(why="expired") if place.host == ELSEWHERE else SILENT
+
+    places = [parse_endpoint(HERE), parse_endpoint(ELSEWHERE)]
+    located = await locate.locate(locate.Candidates(places, complete=True), prove, declared=places[0])
+    assert not located.complete
+
+
+def _asked(lost: TalosMachine, *named: kube.Node) -> locate.Candidates:
+    return locate.candidates(lost, named=named, like=[], worked=[])
 
 
 async def test_the_first_proof_wins_and_the_rest_is_broken_off() -> None:
@@ -62,7 +92,7 @@ async def test_the_first_proof_wins_and_the_rest_is_broken_off() -> None:
             raise
 
     places = [parse_endpoint(text) for text in (HERE, ELSEWHERE, "10.0.0.3")]
-    located = await locate.locate(places, prove, declared=parse_endpoint(HERE))
+    located = await locate.locate(locate.Candidates(places, complete=True), prove, declared=parse_endpoint(HERE))
     assert (located.proven_at, located.fingerprint) == (f"{ELSEWHERE}:50000", OTHER)
     assert set(cancelled) == {HERE, "10.0.0.3"}
 
@@ -71,8 +101,10 @@ async def test_without_a_proof_the_declared_endpoint_is_reported() -> None:
     async def prove(place: Endpoint) -> Answer:
         return Silent(why=place.host)
 
-    located = await locate.locate([parse_endpoint(HERE)], prove, declared=parse_endpoint(HERE))
-    assert located == Located(declared=Silent(why=HERE))
+    here = parse_endpoint(HERE)
+    for complete in (True, False):
+        located = await locate.locate(locate.Candidates([here], complete), prove, declared=here)
+        assert located == Located(declared=Silent(why=HERE), complete=complete)
 
 
 async def test_a_name_is_asked_at_what_it_resolves_to_and_a_bad_one_nowhere() -> None:
@@ -83,10 +115,12 @@ async def test_a_name_is_asked_at_what_it_resolves_to_and_a_bad_one_nowhere() ->
         return PROVEN
 
     place = parse_endpoint("localhost:50001")
-    located = await locate.locate([place], prove, declared=place)
+    located = await locate.locate(locate.Candidates([place], complete=True), prove, declared=place)
     assert located.proven_at in ("127.0.0.1:50001", "[::1]:50001")
     nowhere = parse_endpoint("no-such-host.invalid")
-    assert await locate.locate([nowhere], prove, declared=nowhere) == Located()
+    assert await locate.locate(locate.Candidates([nowhere], complete=True), prove, declared=nowhere) == Located(
+        complete=True
+    )
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,24 @@ async def test_an_edit_breaks_off_what_is_being_found_out(loop: Loop, rounds: Fa
         await rounds.until(2)
 
 
+async def test_a_flood_of_news_does_not_keep_a_machine_from_being_read(loop: Loop, rounds: FakeRounds) -> None:
+    ended = 0
+
+    async def takes(memory: Memory) -> None:
+        nonlocal ended
+        await memory.unless_interrupted(asyncio.sleep(0.02))
+        ended += 1
+
+    rounds.takes = takes
+    loop.machine_changed(None, SENT)
+    async with asyncio.timeout(30):
+        number = 0
+        while ended < 3:
+            number += 1
+            loop.wake(SENT.key, news=number)
+            await asyncio.sleep(0.001)
+
+
 async def test_a_machine_is_worked_on_by_one_worker_at_a_time(loop: Loop, rounds: FakeRounds) -> None:
     rounds.takes = lambda _memory: asyncio.sleep(0.01)
     loop.machine_changed(None, SENT)

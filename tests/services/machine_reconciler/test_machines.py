@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from libs import kube
 from libs.identity import Identity
 from libs.machine import TalosMachine
 from libs.machine.model import ManagedFields
@@ -86,27 +87,39 @@ def test_the_declared_name_comes_before_the_told_one() -> None:
     assert node_names(machine()) == []
 
 
-def test_nodes_to_try_are_the_named_ones_then_those_with_the_uuid_and_silent_ones_last() -> None:
+def test_nodes_to_try_are_the_named_ones_and_those_like_it_and_silent_ones_last() -> None:
     nodes = Nodes()
     swapped = "11111111-2222-4333-8444-555555555555".upper()
     for seen in (
-        node("twin", "10.0.0.4", uuid=swapped),
         node("old", "10.0.0.5", uuid=IDENTITY.uuid, ready=False),
+        node("twin", "10.0.0.4", uuid=swapped),
         node("one", HERE),
         node("other", "10.0.0.6", uuid="9" * 8),
     ):
         nodes.put(seen)
-    assert [n.metadata.name for n in nodes.that_may_be(machine(hostname="one"))] == ["one", "twin", "old"]
-    lost = machine(hostname="old")
-    assert [n.metadata.name for n in nodes.that_may_be(lost)] == ["twin", "old"], "a silent Node is asked last"
+    lost = machine(hostname="one")
+    assert _names(nodes.named_by(lost)) == ["one"]
+    assert _names(nodes.like(lost)) == ["twin", "old"], "a silent Node is asked last"
+    assert _names(nodes.like(machine(hostname="twin"))) == ["old"], "what has its name is no stranger"
     nodes.remove(node("twin"))
-    assert [n.metadata.name for n in nodes.that_may_be(machine(hostname="one"))] == ["one", "old"]
+    assert _names(nodes.like(lost)) == ["old"]
 
 
 def test_a_machine_without_uuid_has_no_nodes_without_one() -> None:
     nodes = Nodes()
     nodes.put(node("blank", HERE))
-    assert nodes.that_may_be(machine(identity=Identity(serial_number="S1"))) == []
+    assert nodes.like(machine(identity=Identity(serial_number="S1"))) == []
+
+
+def test_the_name_that_a_node_has_just_told_finds_its_addresses() -> None:
+    nodes = Nodes()
+    nodes.put(node("told", HERE))
+    assert nodes.addresses_of(machine()) is None
+    assert nodes.addresses_of(machine(), told="told") == (HERE,)
+
+
+def _names(found: list[kube.Node]) -> list[str]:
+    return [node.metadata.name for node in found]
 
 
 def test_addresses_of_a_machine_are_its_nodes_or_unknown() -> None:

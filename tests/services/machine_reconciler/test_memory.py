@@ -66,6 +66,21 @@ async def test_news_breaks_off_what_is_being_found_out(memory: Memory) -> None:
     assert ended.is_set()
 
 
+async def test_a_round_that_was_broken_off_is_followed_by_one_that_is_not(memory: Memory) -> None:
+    """However much is said of a machine, it is looked at."""
+    memory.calm()
+    memory.begin()
+    for number in range(5):
+        asyncio.get_running_loop().call_later(0.001 * number, memory.tell, number)
+    assert await memory.unless_interrupted(asyncio.sleep(0.02, "found")) == "found"
+    memory.succeed()
+    memory.begin()
+    assert memory.hurry, "what was said is the next round's news"
+    asyncio.get_running_loop().call_later(0.001, memory.tell, "later")
+    with pytest.raises(Interrupted):
+        await memory.unless_interrupted(asyncio.sleep(60))
+
+
 async def test_what_was_found_out_is_returned_and_its_failure_raised(memory: Memory) -> None:
     async def fail() -> None:
         raise ValueError("x")

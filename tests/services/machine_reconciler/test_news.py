@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from libs import bus, kube
-from libs.events import EndpointDecided, EndpointObserved, Event, MachineRef, NodeRef, Outcome, SeenAddress
+from libs.events import EndpointDecided, EndpointObserved, MachineRef, NodeRef, Outcome, SeenAddress
 from libs.machine import Source
 from services.machine_reconciler.machines import Machines
 from services.machine_reconciler.news import News
@@ -27,6 +27,9 @@ NODE = EndpointObserved(
 )
 
 
+DECIDED = "nodetrail.decided.recorded.nodetrail.one"
+
+
 def recorded(uid: str = "u-1") -> EndpointDecided:
     return EndpointDecided(
         outcome=Outcome.RECORDED,
@@ -40,7 +43,10 @@ def recorded(uid: str = "u-1") -> EndpointDecided:
     )
 
 
-def delivery(event: Event, subject: str = "s") -> bus.Delivery:
+def delivery(event: EndpointObserved | EndpointDecided, subject: str = "") -> bus.Delivery:
+    subject = subject or (
+        DECIDED if isinstance(event, EndpointDecided) else f"nodetrail.observed.{event.source}.here.one"
+    )
     return bus.Delivery(subject=subject, stream="S", sequence=1, stored_at=MOMENT, message_id="m", event=event)
 
 
@@ -109,9 +115,17 @@ async def test_a_registration_waits_for_the_api_server(desk: Desk) -> None:
 
 
 def test_a_node_event_is_passed_on(desk: Desk) -> None:
-    desk.news.trail(delivery(NODE))
+    desk.news.trail(delivery(NODE, "nodetrail.observed.node.one"))
     [node] = desk.loop.nodes
     assert (node.metadata.name, node.addresses()) == ("one", (ELSEWHERE,))
+
+
+def test_who_speaks_is_told_by_the_subject_alone(desk: Desk) -> None:
+    """A stolen key may write any payload, and its own subjects only."""
+    desk.machines.put(machine())
+    desk.news.trail(delivery(NODE, "nodetrail.observed.lookup.nodetrail.one"))
+    desk.news.trail(delivery(recorded(), "nodetrail.observed.node.one"))
+    assert (desk.loop.nodes, desk.loop.worked) == ([], [])
 
 
 def test_recorded_addresses_are_remembered_for_the_machine_that_was_meant(desk: Desk) -> None:

@@ -40,7 +40,7 @@ SILENT = Silent(why="cannot connect to 10.0.0.1:50000: refused")
 STRANGER = Stranger(why="another node of the same cluster answers at 10.0.0.1:50000")
 CONFIGURED = Configured(fingerprint=OTHER)
 REFUSED = CredentialsRefused(why="our certificate has expired")
-NOBODY = Located()
+NOBODY = Located(complete=True)
 FOUND = Located(proven_at=f"{ELSEWHERE}:50000", fingerprint=OTHER)
 
 
@@ -219,6 +219,7 @@ def test_a_new_pin_is_sent_to_once_nothing_proves_to_be_the_machine() -> None:
     "broken",
     [
         pytest.param(REPINNED | {"located": FOUND}, id="proven elsewhere"),
+        pytest.param(REPINNED | {"located": Located()}, id="not every place has told"),
         pytest.param(REPINNED | {"spec_approved": False}, id="re-pinned, not approved"),
         pytest.param(REPINNED | {"talosconfig": None, "located": None}, id="nothing could prove it"),
         pytest.param(REPINNED | {"dialled": InMaintenance(fingerprint=OTHER, is_it=False)}, id="another identity"),
@@ -235,6 +236,19 @@ def test_a_new_pin_is_sent_to_once_nothing_proves_to_be_the_machine() -> None:
 )
 def test_nothing_else_is_ever_a_second_send(broken: dict[str, object]) -> None:
     assert not isinstance(plan(sent(**broken)), Send)
+
+
+def test_a_send_that_waits_for_a_whole_hunt_says_so() -> None:
+    assert "not every place" in message(plan(sent(**(REPINNED | {"located": Located()}))))
+
+
+@pytest.mark.parametrize("endpoint", ["10.0.0.1:", "fe80::1%eth0", "a b"])
+def test_an_endpoint_that_older_data_holds_is_shown_and_nothing_crashes(endpoint: str) -> None:
+    for facts, reason in ((never_sent, "Unreachable"), (sent, "CurrentConfigUnavailable")):
+        step = plan(facts(spec_endpoint=endpoint, dialled=None))
+        assert isinstance(step, Show)
+        assert step.verdict.reason == reason
+        assert "spec.endpoint" in step.verdict.message
 
 
 def test_a_pin_that_does_nothing_says_so() -> None:

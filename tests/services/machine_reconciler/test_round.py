@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from libs import kube, talos
-from libs.events import EndpointObserved, MachineReadinessChanged, SeenAddress
+from libs.events import EndpointObserved, MachineReadinessChanged, SeenAddress, subjects
 from libs.identity import Identity
 from libs.machine import Source, TalosMachineStatus, condition
 from services.machine_reconciler.memory import Interrupted
@@ -244,7 +244,7 @@ async def test_a_twin_sets_the_conflict_and_its_end_clears_it(world: World) -> N
     assert HERE in twins.message
     assert ELSEWHERE in twins.message
     assert world.reason == "Converged"
-    world.pictures.put("s", _picture(), MOMENT)
+    world.pictures.put(subjects.observed_discovery("here", "id"), _picture(), MOMENT)
     await world.round()
     twins = condition(world.api.machine, "IdentityConflict")
     assert twins is not None
@@ -257,7 +257,7 @@ def _picture(*seen: tuple[str, str]) -> EndpointObserved:
 
 
 def _see(world: World, address: str, fingerprint: str) -> None:
-    world.pictures.put("s", _picture((address, fingerprint)), MOMENT)
+    world.pictures.put(subjects.observed_discovery("here", "id"), _picture((address, fingerprint)), MOMENT)
 
 
 def _observed(status: TalosMachineStatus, address: str) -> TalosMachineStatus:

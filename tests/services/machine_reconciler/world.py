@@ -50,6 +50,7 @@ class World:
         self.outbox = FakeOutbox()
         self.told: list[tuple[str, str]] = []
         self.machines = Machines()
+        self.knows_all = True
         self.nodes = Nodes()
         self.pictures = Pictures(clock=lambda: MOMENT)
         self.memory = Memory("u-1", runtime.Backoff(jitter=0.0))
@@ -58,7 +59,9 @@ class World:
         secrets = Secrets(self.api)
         announcer = Announcer(self.outbox, self._tell)
         self.rounds = Rounds(
-            gatherer=Gatherer(self.net, secrets, self.nodes, count=lambda _asked, _answer: None),
+            gatherer=Gatherer(
+                self.net, secrets, self.nodes, count=lambda _asked, _answer: None, knows_all=lambda: self.knows_all
+            ),
             sender=Sender(self.net, statuses, secrets, announcer, clock=self.now),
             statuses=statuses,
             announcer=announcer,
