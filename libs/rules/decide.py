@@ -61,8 +61,8 @@ def recorded_before(facts: Facts, *, before: str) -> Decision:
 def lists_dial_endpoint(dials: frozenset[Endpoint], port: int, source: Source, observation: EndpointObserved) -> bool:
     """Whether an observation changes nothing, by what is known without a live read.
 
-    The same answer as the rule `nothing_moved` for one site; for a machine that is dialled at `dials` (an
-    address, not a DNS name), on `port`. Cheap: it decides thousands of observations a second.
+    The same answer as the rule `nothing_moved`, for a machine that is dialled at `dials` (an address, not a DNS
+    name) on `port`. Cheap: it decides thousands of observations a second.
     """
     listed = observation.addresses
     if source is Source.DISCOVERY and len(listed) > 1:

@@ -142,19 +142,12 @@ def spec_endpoint_time(machine: TalosMachine) -> datetime | None:
 
 
 def is_at_dial_endpoint(facts: Facts) -> bool:
-    """Whether the dial endpoint is among the observed addresses, and no other box claims to be there as well.
-
-    A box on two networks is met by two sites at two addresses: it stays where it is dialled while
-    another site's picture still has it there under the certificate that was seen now.
-    """
-    dials = addresses.dialled(facts)
-    is_here = any(one.endpoint in dials for one in addresses.seen(facts))
-    if facts.source is not Source.DISCOVERY:
-        return is_here
+    """Whether the dial endpoint is among the observed addresses, and a picture shows one box only."""
     certificates = {one.fingerprint for one in facts.observation.addresses}
-    if len(certificates) != 1:
+    if facts.source is Source.DISCOVERY and len(certificates) > 1:
         return False
-    return is_here or (certificates != {""} and certificates == certificates_at(dials, facts))
+    dials = addresses.dialled(facts)
+    return any(one.endpoint in dials for one in addresses.seen(facts))
 
 
 def certificates_at(dials: frozenset[Endpoint], facts: Facts) -> set[str]:

@@ -28,7 +28,6 @@ from tests.libs.rules.given import (
     lost,
     machine,
     node,
-    picture,
     read,
 )
 
@@ -146,15 +145,6 @@ def test_a_dns_name_stands_for_what_it_resolves_to() -> None:
 def test_two_certificates_are_never_unchanged() -> None:
     decision = decide(facts(machine(), discovery((DECLARED, PIN), (ELSEWHERE, OTHER_PIN))))
     assert decision.reason is Reason.TWIN_SUSPECTED
-
-
-def test_a_box_that_two_sites_meet_stays_where_it_is_dialled() -> None:
-    observation = discovery((ELSEWHERE, PIN))
-    here = facts(machine(), observation)
-    same_box = picture((DECLARED, PIN), site="far")
-    assert decide(broken(here, pictures=(*here.pictures, same_box))).outcome is Outcome.UNCHANGED
-    old = picture((DECLARED, PIN), site="far", at=NOW - timedelta(minutes=6))
-    assert decide(broken(here, pictures=(*here.pictures, old))).outcome is Outcome.RECORDED
 
 
 @pytest.mark.parametrize(

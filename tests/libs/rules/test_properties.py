@@ -267,7 +267,7 @@ def test_the_same_facts_give_the_same_decision(about: TalosMachine, them: list[T
 @few
 @given(machines, told(pictures | nodes | reads))
 def test_the_cheap_answer_is_the_rules_answer(about: TalosMachine, them: list[Told]) -> None:
-    """For one site and an address; about another box or Node the rules object before they look at addresses."""
+    """For an address; about another box or Node the rules object before they look at addresses."""
     dial = endpoint_of(dial_endpoint(about), 50000)
     if dial is None or dial.address is None:
         return
