@@ -16,7 +16,7 @@ from services.machine_reconciler.nodes import Nodes
 from services.machine_reconciler.secrets import FRESH_SECONDS, Materials, Secrets
 from services.machine_reconciler.steps import Hunt, Look, Read
 
-AT_HAND_SECONDS = 3600.0
+AT_HAND_SECONDS = 300.0
 """A machine that may have moved is read with the Secrets that are at hand: there is no time to read them anew."""
 
 Count = Callable[[str, str], None]
@@ -37,7 +37,8 @@ class Gatherer:
 
     async def begin(self, machine: TalosMachine, memory: Memory) -> tuple[Facts, Materials]:
         """Return what is known before anything is asked, and the material that goes with it."""
-        materials = await self._secrets.of(machine, fresh_seconds=AT_HAND_SECONDS if memory.hurry else FRESH_SECONDS)
+        fresh_seconds = AT_HAND_SECONDS if _may_have_moved(machine, memory) else FRESH_SECONDS
+        materials = await self._secrets.of(machine, fresh_seconds=fresh_seconds)
         facts = Facts(
             machine=machine,
             configuration=materials.configuration,
@@ -77,9 +78,9 @@ class Gatherer:
             )
 
         located: Located | None = None
-        if machine.was_sent and (memory.hurry or _read_failed(machine)):
+        if _may_have_moved(machine, memory):
             answer, located = await locate.read_beside(
-                read(), self._locate(machine, materials, memory), dial=facts.dial
+                read(), lambda: self._locate(machine, materials, memory), dial=facts.dial
             )
         else:
             answer = await read()
@@ -110,6 +111,6 @@ def _credentials(materials: Materials) -> talos.Credentials:
     return materials.credentials
 
 
-def _read_failed(machine: TalosMachine) -> bool:
+def _may_have_moved(machine: TalosMachine, memory: Memory) -> bool:
     ready = ready_condition(machine)
-    return ready is not None and ready.reason in READ_FAILED
+    return machine.was_sent and (memory.hurry or (ready is not None and ready.reason in READ_FAILED))

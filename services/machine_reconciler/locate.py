@@ -18,6 +18,8 @@ from libs.machine import TalosMachine, dial_endpoint
 from services.machine_reconciler.facts import Answer, CredentialsRefused, Located, Proven, Silent
 
 HEAD_START_SECONDS = 0.5
+ALONE_SECONDS = 0.1
+"""So long the dial endpoint is asked alone: most machines are where they were last recorded."""
 CANDIDATES_MAX = 32
 LIKE_MAX = 8
 """Of these, places that only a Node's UUID speaks for: any kubelet can write the UUID of another box."""
@@ -88,14 +90,23 @@ async def locate(asked: Candidates, prove: Prove, *, declared: Endpoint) -> Loca
     return Located(declared=answers.get(declared), complete=asked.complete and told)
 
 
-async def read_beside(read: Awaitable[Answer], hunt: Awaitable[Located], *, dial: str) -> tuple[Answer, Located | None]:
-    """Read the dial endpoint while the machine is hunted elsewhere; what answers at the dial endpoint is preferred.
+async def read_beside(
+    read: Awaitable[Answer], hunt: Callable[[], Awaitable[Located]], *, dial: str
+) -> tuple[Answer, Located | None]:
+    """Read the dial endpoint, and hunt the machine elsewhere if that takes long or fails.
 
-    A proof from elsewhere counts once the dial endpoint has failed, or has been silent for the head start.
+    What answers at the dial endpoint is preferred: a proof from elsewhere counts once that has failed, or has been
+    silent for the head start.
     """
-    reading, hunting = asyncio.ensure_future(read), asyncio.ensure_future(hunt)
+    began = asyncio.get_running_loop().time()
+    reading = asyncio.ensure_future(read)
+    hunting: asyncio.Future[Located] | None = None
     try:
-        await asyncio.wait({reading}, timeout=HEAD_START_SECONDS)
+        await asyncio.wait({reading}, timeout=ALONE_SECONDS)
+        if reading.done() and _is_settled(reading.result()):
+            return reading.result(), None
+        hunting = asyncio.ensure_future(hunt())
+        await asyncio.wait({reading}, timeout=HEAD_START_SECONDS - (asyncio.get_running_loop().time() - began))
         while not reading.done():
             if hunting.done() and hunting.result().proven_at:
                 why = f"{dial} gave no answer within {HEAD_START_SECONDS:g} s, while it answered elsewhere"
@@ -103,11 +114,14 @@ async def read_beside(read: Awaitable[Answer], hunt: Awaitable[Located], *, dial
             pending = {reading} if hunting.done() else {reading, hunting}
             await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         answer = reading.result()
-        if isinstance(answer, Proven | CredentialsRefused):
-            return answer, None
-        return answer, await hunting
+        return (answer, None) if _is_settled(answer) else (answer, await hunting)
     finally:
-        await _cancel(reading, hunting)
+        await _cancel(*(task for task in (reading, hunting) if task is not None))
+
+
+def _is_settled(answer: Answer) -> bool:
+    """Whether there is no need to look elsewhere."""
+    return isinstance(answer, Proven | CredentialsRefused)
 
 
 async def _resolved(place: Endpoint) -> list[Endpoint]:

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Protocol
 
 from libs import runtime
-from libs.events import Event
+from libs.events import EndpointObserved, Event
 
 SUBJECTS_MAX = 20_000
 HISTORY_MAX = 16
@@ -65,8 +65,10 @@ class Outbox:
                 self._queue.done(subject)
 
     async def _publish_one(self, event: Event, subject: str, message_id: str, made_at: float) -> None:
+        # Only observations carry an age: how old other events are is of no consequence.
+        since = made_at if isinstance(event, EndpointObserved) else None
         try:
-            await self._publisher.publish(event, subject=subject, message_id=message_id, made_at=made_at)
+            await self._publisher.publish(event, subject=subject, message_id=message_id, made_at=since)
         except Exception:  # noqa: BLE001 - the bus retries all that can pass; what is left never will
             _log.exception("event not published", subject=subject, message_id=message_id)
 

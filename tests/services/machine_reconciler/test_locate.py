@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable
 
 import pytest
 
@@ -136,12 +137,19 @@ async def test_a_name_is_asked_at_what_it_resolves_to_and_a_bad_one_nowhere() ->
 async def test_reading_beside_a_hunt(
     reading: tuple[float, Answer], hunting: tuple[float, Located], answer: Answer, located: Located | None
 ) -> None:
-    assert await locate.read_beside(after(*reading), found_after(*hunting), dial=HERE) == (answer, located)
+    assert await locate.read_beside(after(*reading), lambda: found_after(*hunting), dial=HERE) == (answer, located)
+
+
+async def test_a_machine_that_answers_at_once_is_asked_nowhere_else() -> None:
+    def hunt() -> Awaitable[Located]:
+        raise AssertionError("not wanted")
+
+    assert await locate.read_beside(after(0.01, PROVEN), hunt, dial=HERE) == (PROVEN, None)
 
 
 async def test_a_silent_old_address_costs_its_head_start_only() -> None:
     began = time.monotonic()
-    answer, located = await locate.read_beside(after(60, SILENT), found_after(0.05, FOUND), dial=HERE)
+    answer, located = await locate.read_beside(after(60, SILENT), lambda: found_after(0.05, FOUND), dial=HERE)
     assert time.monotonic() - began == pytest.approx(locate.HEAD_START_SECONDS, abs=0.2)
     assert located == FOUND
     assert isinstance(answer, Silent)

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from libs.events import Event, MachineReadinessChanged, MachineRef
+from libs.events import EndpointObserved, Event, MachineReadinessChanged, MachineRef
+from libs.machine import Source
 from services.machine_reconciler import outbox as outbox_module
 from services.machine_reconciler.outbox import HISTORY_MAX, Outbox
 
@@ -20,6 +21,8 @@ class FakePublisher:
         self.error: Exception | None = None
 
     async def publish(self, event: Event, *, subject: str, message_id: str, made_at: float | None = None) -> None:
+        # The bus fills in the age of an observation; no other event has one.
+        assert (made_at is not None) == isinstance(event, EndpointObserved)
         await self.open.wait()
         if self.error is not None:
             error, self.error = self.error, None
@@ -47,6 +50,15 @@ async def outbox(publisher: FakePublisher) -> AsyncIterator[Outbox]:
     yield outbox
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_observations_are_published_with_their_age_and_other_events_as_they_are(
+    outbox: Outbox, publisher: FakePublisher
+) -> None:
+    outbox.put(EVENT, subject="a", message_id="event")
+    outbox.put(EndpointObserved(source=Source.READ, addresses=()), subject="b", message_id="observation")
+    await publisher.until(2)
+    assert sorted(publisher.published) == ["event", "observation"]
 
 
 async def test_one_subject_keeps_its_order(outbox: Outbox, publisher: FakePublisher) -> None:
