@@ -21,14 +21,12 @@ class StartError(Exception):
 async def run(settings: Settings, service: runtime.Service) -> None:
     """Serve until cancelled."""
     server = Server(_users(settings.tokens), history=settings.history)
+    for path in settings.manifests:  # before anybody can ask: nobody sees a cluster half made
+        _apply(server, path)
     await service.listen(App(server, log=service.log, registry=service.registry))
     service.log.info("embedded API server, not for production", left_out=discovery.LEFT_OUT)
     if not settings.tokens:
         service.log.warning("no token file (NODETRAIL_TOKENS): every caller is a cluster admin")
-    service.health.waiting("manifests", "being applied")
-    for path in settings.manifests:
-        _apply(server, path)
-    service.health.fine("manifests")
     try:
         await asyncio.Event().wait()
     finally:
