@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, NamedTuple, Protocol
 
-from libs import kube
+from libs import kube, runtime
 from libs.events import (
     EndpointObserved,
     Event,
@@ -17,11 +17,14 @@ from libs.events import (
     SeenAddress,
     subjects,
 )
-from libs.machine import Ready, Source, TalosMachine, dial_endpoint, ready_condition
+from libs.machine import Ready, Source, TalosMachine, condition, dial_endpoint, ready_condition
+from libs.machine.readiness import IDENTITY_CONFLICT
 
 WAITING_MAX = 1000
 TELLERS = 4
 _NORMAL = frozenset({Ready.CONVERGED, Ready.CONFIGURATION_SENT, Ready.AWAITING_APPROVAL})
+
+_log = runtime.log("announce")
 
 
 class Box(Protocol):
@@ -74,8 +77,15 @@ class Announcer:
         self._outbox.put(event, subject=subject, message_id=f"{subject}/{machine.metadata.uid}")
         self._say(machine, "Normal", "Registered", f"made for the box at {machine.spec.endpoint}", "Register")
 
-    def readiness(self, before: TalosMachine, after: TalosMachine) -> None:
-        """`Ready` was written; says so if status or reason changed."""
+    def written(self, before: TalosMachine, after: TalosMachine) -> None:
+        """The status was written; says which conditions changed their status or reason."""
+        self._readiness(before, after)
+        old, new = condition(before, IDENTITY_CONFLICT), condition(after, IDENTITY_CONFLICT)
+        if new is not None and (old is None or old.status != new.status):
+            kind: Literal["Normal", "Warning"] = "Warning" if new.status == "True" else "Normal"
+            self._say(after, kind, IDENTITY_CONFLICT, new.message, "Compare")
+
+    def _readiness(self, before: TalosMachine, after: TalosMachine) -> None:
         old, new = ready_condition(before), ready_condition(after)
         if new is None or (old is not None and (old.status, old.reason) == (new.status, new.reason)):
             return
@@ -90,6 +100,7 @@ class Announcer:
         )
         message_id = f"{subject}/{after.metadata.uid}/{after.metadata.resource_version}"
         self._outbox.put(event, subject=subject, message_id=message_id)
+        _log.info("ready", machine="/".join(after.key), status=new.status, reason=new.reason, dialled=event.dialled)
         self._say(after, "Normal" if new.reason in _NORMAL else "Warning", new.reason, new.message, "Reconcile")
 
     def configuration(self, machine: TalosMachine, fingerprint: str, digest: str, *, code: str = "") -> None:

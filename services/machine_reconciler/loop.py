@@ -103,6 +103,11 @@ class Loop:
         if memory is not None and memory.tell(news):
             self._queue.add(key)
 
+    def look_at(self, key: Key) -> None:
+        """Look at a machine soon. Nothing is broken off: what strangers say must not keep us from finding it."""
+        if key in self._memories:
+            self._queue.add(key)
+
     def worked_at(self, key: Key, addresses: list[str]) -> None:
         """Remember where a machine has been, oldest first: places to ask when it is lost."""
         memory = self._memories.get(key)

@@ -23,7 +23,7 @@ class Streams(Protocol):
 class Wakes(Protocol):
     """The part of the loop that is used here."""
 
-    def wake(self, key: Key, *, news: object) -> None: ...
+    def look_at(self, key: Key) -> None: ...
     def node_seen(self, node: kube.Node) -> None: ...
     def worked_at(self, key: Key, addresses: list[str]) -> None: ...
 
@@ -79,7 +79,7 @@ class News:
             self._remember(event)
 
     def _picture(self, delivery: bus.Delivery) -> bool:
-        """Take in a picture, wake the machines that it may be of, and say whether there are any."""
+        """Take in a picture, look at the machines that it may be of, and say whether there are any."""
         event = delivery.event
         if not isinstance(event, EndpointObserved) or event.identity is None:
             return False
@@ -88,7 +88,7 @@ class News:
         keys: set[Key] = {*found.matching, *found.weak}
         if changed:
             for key in keys:
-                self._loop.wake(key, news=("picture", delivery.subject, event.addresses))
+                self._loop.look_at(key)
         return bool(keys)
 
     def _remember(self, event: EndpointDecided) -> None:

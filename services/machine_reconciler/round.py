@@ -136,7 +136,7 @@ class Rounds:
 
         before = facts.machine
         after = await self._statuses.change(before, change)
-        self._announcer.readiness(before, after)
+        self._announcer.written(before, after)
         return msgspec.structs.replace(facts, machine=after)
 
     def _was_read(self, facts: Facts, memory: Memory) -> None:

@@ -68,11 +68,12 @@ class Secrets:
         `fresh_seconds=0` whenever it does not answer.
         """
         spec, namespace = machine.spec, machine.metadata.namespace
-        configuration = talosconfig = None
-        if spec.configuration is not None:
-            configuration = await self._get(namespace, spec.configuration.secret_ref, self._checked, fresh_seconds)
-        if spec.talosconfig is not None:
-            talosconfig = await self._get(namespace, spec.talosconfig.secret_ref, self._parsed, fresh_seconds)
+        config_ref = spec.configuration.secret_ref if spec.configuration else None
+        talosconfig_ref = spec.talosconfig.secret_ref if spec.talosconfig else None
+        configuration, talosconfig = await asyncio.gather(
+            self._get(namespace, config_ref, self._checked, fresh_seconds),
+            self._get(namespace, talosconfig_ref, self._parsed, fresh_seconds),
+        )
         return Materials(
             configuration=configuration.content if configuration else None,
             talosconfig=talosconfig.content if talosconfig else None,
@@ -80,7 +81,11 @@ class Secrets:
             credentials=talosconfig.value if talosconfig else None,
         )
 
-    async def _get(self, namespace: str, ref: SecretKey, parse: Callable[[bytes], Any], fresh_seconds: float) -> _Kept:
+    async def _get(
+        self, namespace: str, ref: SecretKey | None, parse: Callable[[bytes], Any], fresh_seconds: float
+    ) -> _Kept | None:
+        if ref is None:
+            return None
         place = (namespace, ref.name, ref.key, parse.__name__)
         kept = self._kept.get(place)
         if kept is not None and self._clock() - kept.read_at < fresh_seconds:

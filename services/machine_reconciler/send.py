@@ -104,7 +104,7 @@ class Sender:
             noted = await self._statuses.write(live, status)
         except kube.Conflict:
             raise StartOver from None
-        self._announcer.readiness(live, noted)
+        self._announcer.written(live, noted)
         return noted
 
     def _refused(self, machine: TalosMachine, fingerprint: str, digest: str, error: talos.Rejected) -> Verdict:

@@ -170,6 +170,18 @@ async def test_a_flood_of_news_does_not_keep_a_machine_from_being_read(loop: Loo
             await asyncio.sleep(0.001)
 
 
+async def test_what_strangers_say_breaks_nothing_off(loop: Loop, rounds: FakeRounds) -> None:
+    rounds.takes = lambda memory: memory.unless_interrupted(asyncio.sleep(0.05))
+    loop.machine_changed(None, SENT)
+    await rounds.until(1)
+    loop.look_at(SENT.key)
+    loop.look_at(("nodetrail", "unknown"))
+    await calm()
+    assert len(rounds.ran) == 1
+    await rounds.until(2)
+    assert rounds.hurried == [False, False]
+
+
 async def test_a_machine_is_worked_on_by_one_worker_at_a_time(loop: Loop, rounds: FakeRounds) -> None:
     rounds.takes = lambda _memory: asyncio.sleep(0.01)
     loop.machine_changed(None, SENT)

@@ -56,7 +56,7 @@ class FakeLoop:
         self.nodes: list[kube.Node] = []
         self.worked: list[Any] = []
 
-    def wake(self, key: object, *, news: object) -> None:
+    def look_at(self, key: object) -> None:
         self.woken.append(key)
 
     def node_seen(self, node: kube.Node) -> None:

@@ -244,6 +244,7 @@ async def test_a_twin_sets_the_conflict_and_its_end_clears_it(world: World) -> N
     assert HERE in twins.message
     assert ELSEWHERE in twins.message
     assert world.reason == "Converged"
+    assert ("Warning", "IdentityConflict") in world.told
     world.pictures.put(subjects.observed_discovery("here", "id"), _picture(), MOMENT)
     await world.round()
     twins = condition(world.api.machine, "IdentityConflict")
@@ -262,3 +263,10 @@ def _see(world: World, address: str, fingerprint: str) -> None:
 
 def _observed(status: TalosMachineStatus, address: str) -> TalosMachineStatus:
     return msgspec.structs.replace(status, observed_endpoint=address, observed_endpoint_for=HERE)
+
+
+async def test_people_are_told_of_each_transition_once(world: World) -> None:
+    power_cycle(world)
+    await world.round()
+    await world.round()
+    assert world.told == [("Normal", "Converged"), ("Warning", "CurrentConfigUnavailable")]

@@ -15,16 +15,14 @@ from libs.events import (
     MachineRegistered,
     subjects,
 )
-from libs.machine import Ready, TalosMachine
+from libs.machine import Ready
 from services.machine_reconciler.announce import Announcer
 from services.machine_reconciler.outbox import Outbox
 from services.machine_reconciler.status import with_verdict
 from services.machine_reconciler.steps import Verdict
 from tests.services.machine_reconciler.facts_of import ELSEWHERE, PIN, machine
 from tests.services.machine_reconciler.fakes import MOMENT, node
-
-
-async def tell(about: TalosMachine, *, type: str, reason: str, message: str, action: str) -> None: ...  # noqa: A002
+from tests.services.machine_reconciler.world import nobody
 
 
 async def test_every_kind_of_news_arrives_once(nats_server: NatsServer) -> None:
@@ -32,14 +30,14 @@ async def test_every_kind_of_news_arrives_once(nats_server: NatsServer) -> None:
     async with bus.connect(settings, name="test", health=runtime.Health()) as nats:
         await nats.ensure_streams()
         outbox = Outbox(nats)
-        announcer = Announcer(outbox, tell)
+        announcer = Announcer(outbox, nobody)
         running = asyncio.ensure_future(outbox.run())
         one = machine(sent_to=PIN)
         silent = Verdict(reason=Ready.CURRENT_CONFIG_UNAVAILABLE, message="silent")
         after = msgspec.structs.replace(one, status=with_verdict(one, silent, now=MOMENT, last_read=None))
         for _ in range(2):  # a round may run twice: the same cause has the same message id
             announcer.registered(one)
-            announcer.readiness(one, after)
+            announcer.written(one, after)
             announcer.configuration(one, PIN, "hash")
             announcer.proof(one, ELSEWHERE, PIN, once="read-1")
             announcer.lookup(one, node("one", ELSEWHERE), once="lookup-1")

@@ -36,6 +36,9 @@ def running(fingerprint: str = "L" * 43 + "=") -> FakeNode:
     return FakeNode(fingerprint=fingerprint, identity=IDENTITY, configuration=DESIRED)
 
 
+async def nobody(about: TalosMachine, *, type: str, reason: str, message: str, action: str) -> None: ...  # noqa: A002
+
+
 @dataclass
 class World:
     """One machine and the world around it."""
@@ -57,7 +60,8 @@ class World:
         self.machines.put(self.start)
         statuses = Statuses(self.api, self.machines.put)
         secrets = Secrets(self.api)
-        announcer = Announcer(self.outbox, self._tell)
+        announcer = Announcer(self.outbox, nobody)
+        self.announcer = announcer
         self.rounds = Rounds(
             gatherer=Gatherer(
                 self.net, secrets, self.nodes, count=lambda _asked, _answer: None, knows_all=lambda: self.knows_all
@@ -71,14 +75,15 @@ class World:
             clock=self.now,
         )
 
-    async def _tell(self, about: TalosMachine, *, type: str, reason: str, message: str, action: str) -> None:  # noqa: A002
-        self.told.append((type, reason))
-
     async def round(self) -> Again:
         """One round of the machine as the reconciler knows it."""
         known = self.machines.get(self.start.key)
         assert known is not None
-        return await self.rounds.run(known, self.memory)
+        again = await self.rounds.run(known, self.memory)
+        while not self.announcer._words.empty():
+            said = self.announcer._words.get_nowait()
+            self.told.append((said.type, said.reason))
+        return again
 
     def sync(self) -> None:
         """The watch tells what is on the API server."""
