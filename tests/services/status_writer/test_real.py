@@ -18,7 +18,7 @@ from libs import kube, rules
 from libs.embedded.nats_server import NatsServer
 from libs.embedded.operator import Operator, operator_at
 from libs.embedded.service import ServiceProcess
-from libs.events import EndpointDecided, EndpointObserved, decode, encode, subjects
+from libs.events import EndpointDecided, EndpointObserved, MachineRef, decode, encode, subjects
 from libs.machine import Ready, TalosMachine
 from services.status_writer.gate import Gate
 from services.status_writer.metrics import Metrics
@@ -56,6 +56,12 @@ async def declare(operator: Operator, **spec: Any) -> TalosMachine:
     while (datetime.now(UTC) - edited).total_seconds() < 1.1:
         await asyncio.sleep(0.05)
     return made
+
+
+def proof(about: TalosMachine, address: str) -> EndpointObserved:
+    """The machine was read there; the UID tells it from namesakes."""
+    ref = MachineRef(namespace=NAMESPACE, name=NAME, uid=about.metadata.uid)
+    return msgspec.structs.replace(read(address), machine=ref)
 
 
 async def reconcile(reconciler: kube.Api, ready: Ready) -> TalosMachine:
@@ -193,18 +199,18 @@ async def test_an_edit_in_between_is_the_operators_last_word(clean_kube: KubeApi
     [pytest.param(1, "Superseded", THIRD, id="a newer one"), pytest.param(-1, "Proven", ELSEWHERE, id="an older one")],
 )
 async def test_another_writer_writes_between_read_and_patch(
-    clean_kube: KubeApi, operator: Operator, reconciler: kube.Api, later_ms: int, reason: str, end: str
+    clean_kube: KubeApi, operator: Operator, reconciler: kube.Api, *, later_ms: int, reason: str, end: str
 ) -> None:
-    await declare(operator)
+    machine = await declare(operator)
     await reconcile(reconciler, Ready.CURRENT_CONFIG_UNAVAILABLE)
     trail, at = Trail(), datetime.now(UTC)
     async with writer_at(clean_kube, trail) as (other, _):
 
         async def the_other_writer() -> None:
-            await tell(other, read(THIRD), at + timedelta(milliseconds=later_ms))
+            await tell(other, proof(machine, THIRD), at + timedelta(milliseconds=later_ms), "theirs")
 
         async with writer_at(clean_kube, trail, the_other_writer) as (one, between):
-            await tell(one, read(ELSEWHERE), at)
+            await tell(one, proof(machine, ELSEWHERE), at, "ours")
     assert between.conflicts == 1
     assert [reason for _, reason in trail.decided] == ["Proven", reason]
     assert (await operator.api.get(kube.MACHINES, NAME, NAMESPACE)).status.observed_endpoint == end
@@ -213,14 +219,14 @@ async def test_another_writer_writes_between_read_and_patch(
 async def test_two_writers_at_once_end_where_one_would(
     clean_kube: KubeApi, operator: Operator, reconciler: kube.Api
 ) -> None:
-    await declare(operator)
+    machine = await declare(operator)
     await reconcile(reconciler, Ready.CURRENT_CONFIG_UNAVAILABLE)
     trail, begun = Trail(), datetime.now(UTC)
     reads = [(f"10.0.1.{n}", begun + timedelta(microseconds=n)) for n in range(12)]
     async with writer_at(clean_kube, trail) as (one, _), writer_at(clean_kube, trail) as (other, _):
         await asyncio.gather(
-            *(tell(one, read(address), at, f"read-{address}") for address, at in reads),
-            *(tell(other, read(address), at, f"read-{address}") for address, at in reversed(reads)),
+            *(tell(one, proof(machine, address), at, f"read-{address}") for address, at in reads),
+            *(tell(other, proof(machine, address), at, f"read-{address}") for address, at in reversed(reads)),
         )
     after = await operator.api.get(kube.MACHINES, NAME, NAMESPACE)
     assert (after.status.observed_endpoint, after.status.observed_at) == reads[-1]
@@ -347,7 +353,7 @@ async def test_while_the_api_server_is_away_the_backlog_stays_in_the_stream(
     assert (info.num_pending or 0) + info.num_ack_pending == 100
     assert not await site.dead()
     await asyncio.to_thread(clean_kube.start_server)
-    await operator.until(is_at("10.0.3.0"), what="the backlog worked off", seconds=40)
+    await operator.until(is_at("10.0.3.99"), what="the backlog worked off", seconds=40)
     await site.until_settled(seconds=40)
     assert not await site.dead()
 
