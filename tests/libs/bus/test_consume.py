@@ -7,6 +7,7 @@ import pytest
 
 from libs import bus, events
 from libs.bus import consume as consume_module
+from libs.bus.client import CarefulClient
 from libs.embedded.nats_server import NatsServer
 from libs.events import subjects
 from tests.libs.bus.conftest import Connect, Site, consuming, tapped, until
@@ -88,7 +89,9 @@ async def test_work_longer_than_the_servers_patience_is_not_delivered_twice(
         await publish_node(site.nats)
         await until(lambda: calls > 0)
         await settled(site)
+    info = await (await site.nats._links.up()).api("CONSUMER.INFO.TRAIL.test")
     assert calls == 1
+    assert info["delivered"]["consumer_seq"] == 1  # the server never lost patience
 
 
 @pytest.mark.parametrize(
@@ -128,6 +131,7 @@ async def test_bytes_that_are_no_text_and_forged_statuses_end_nothing(site: Site
         (b"nodetrail.observed.node.a", b"NATS/1.0 404 No Messages\r\n\r\n"),
         (b"nodetrail.observed.node.b", b"NATS/1.0 409 Consumer Deleted\r\n\r\n"),
         (b"nodetrail.observed.node.c", b"NATS/1.0 \xff\xff\xff\r\n\r\n"),
+        (b"nodetrail.observed.node.d", b"NATS/1.0\r\nStatus: 404\r\nDescription: No Messages\r\n\r\n"),
     ):
         writer.write(b"HPUB %s %d %d\r\n%s{}\r\n" % (subject, len(block), len(block) + 2, block))
     writer.write(b"PING\r\n")
@@ -228,12 +232,20 @@ async def test_what_is_in_work_at_the_end_is_given_back_at_once(site: Site) -> N
         await asyncio.Event().wait()
 
     seen: list[bus.Delivery] = []
+    for i in range(30):
+        await publish_node(site.nats, f"n{i}")
     async with consuming(site, handle):
-        await publish_node(site.nats)
-        await started.wait()
+        await started.wait()  # some are in work, and others on their way
     async with consuming(site, seen.append, make=False):
-        await until(lambda: len(seen) == 1, seconds=5)  # well before the server's own patience ends
+        await until(lambda: len(seen) == 30, seconds=5)  # well before the server's own patience ends
     assert seen[0].deliveries == 2
+
+
+async def test_headers_that_cannot_be_read_are_none() -> None:
+    client = CarefulClient(needs_tls=False, on_end=lambda: None)
+    for block in (b"NATS/1.0 \xff\xff\xff\r\n\r\n", b"NATS/1.0", b"NATS/1.0 404 \xff\r\n\r\n"):
+        assert await client._process_headers(block) == {}
+    assert await client._process_headers(b"NATS/1.0\r\nce-type: x\r\n\r\n") == {"ce-type": "x"}
 
 
 async def test_it_waits_for_a_consumer_that_others_make_and_says_so(site: Site) -> None:

@@ -143,7 +143,8 @@ async def test_a_consumer_ahead_of_its_stream_is_made_anew(site: Site, reached: 
 
 
 async def test_a_small_disk_gets_a_smaller_stream(tmp_path: Path, connect: Connect) -> None:
-    small = NatsServer(tmp_path / "small", config="jetstream { max_file_store: 700MB }")
+    store = f'store_dir: "{tmp_path}/store", max_file_store: 700MB'
+    small = NatsServer(tmp_path / "small", config=f"jetstream {{ {store} }}")
     small.start()
     try:
         async with connect(nats_url=small.url) as site:
