@@ -6,7 +6,6 @@ All of it is bounded and can be lost: it is rebuilt at start from the newest mes
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
 from datetime import datetime, timedelta
 
 import msgspec
@@ -17,6 +16,8 @@ from libs.rules import Settled
 REPEAT_AFTER = timedelta(hours=1)
 """A refusal with the same facts is published again after this."""
 REFUSALS_MAX = 20_000
+AN_HOUR_MAX = 60
+"""Refusals of one subject that are published in an hour: what a liar makes new is up to him."""
 
 
 class _Refusal(msgspec.Struct):
@@ -60,13 +61,16 @@ class Refusals:
     """Which refusals were published within the hour; the oldest are forgotten first."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Hashable, _Refusal] = OrderedDict()
+        self._known: OrderedDict[int, _Refusal] = OrderedDict()
+        self._published: OrderedDict[str, _Refusal] = OrderedDict()
+        """By subject: since when, and how many."""
 
     def is_repeat(self, subject: str, event: EndpointDecided, now: datetime) -> bool:
-        """Whether the same was published lately; if so it is counted."""
+        """Whether the same was published lately, or too much of this subject was; if so it is counted."""
         known = self._known.get(_facts(subject, event))
         if known is None or now - known.published_at >= REPEAT_AFTER:
-            return False
+            hour = self._published.get(subject)
+            return hour is not None and hour.repeats >= AN_HOUR_MAX and now - hour.published_at < REPEAT_AFTER
         known.repeats += 1
         return True
 
@@ -80,12 +84,21 @@ class Refusals:
         facts = _facts(subject, event)
         self._known[facts] = _Refusal(at)
         self._known.move_to_end(facts)
-        if len(self._known) > REFUSALS_MAX:
-            self._known.popitem(last=False)
+        hour = self._published.get(subject)
+        if hour is None or at - hour.published_at >= REPEAT_AFTER:
+            hour = self._published[subject] = _Refusal(at)
+            self._published.move_to_end(subject)
+        hour.repeats += 1
+        for kept in (self._known, self._published):
+            if len(kept) > REFUSALS_MAX:
+                kept.popitem(last=False)
 
 
-def _facts(subject: str, event: EndpointDecided) -> Hashable:
-    """Return what makes two refusals the same: not their times, and not the order of addresses."""
+def _facts(subject: str, event: EndpointDecided) -> int:
+    """Return what makes two refusals the same: not their times, nor the order of addresses, nor their certificates.
+
+    A box can show another certificate at every sweep. Hashed, since a picture may hold hundreds of addresses.
+    """
     uid = event.machine.uid if event.machine is not None else ""
-    addresses = frozenset((seen.address, seen.fingerprint) for seen in event.observation.addresses)
-    return subject, uid, event.source, event.reason, event.before, addresses
+    addresses = frozenset(seen.address for seen in event.observation.addresses)
+    return hash((subject, uid, event.source, event.reason, event.before, addresses))

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from libs import bus
-from libs.events import EndpointDecided, EndpointObserved, Outcome, subjects
+from libs.events import EndpointDecided, EndpointObserved, Outcome, SeenAddress, subjects
 from libs.identity import Identity
 from libs.rules import Settled
 from services.status_writer import memory, sightings
-from services.status_writer.memory import Refusals, Settlements
+from services.status_writer.memory import AN_HOUR_MAX, Refusals, Settlements
 from services.status_writer.rebuild import rebuild
 from services.status_writer.sightings import Sightings
 from tests.libs.rules.given import (
@@ -157,10 +157,10 @@ def test_refusals_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "REFUSALS_MAX", 10)
     refusals = Refusals()
     for n in range(100):
-        refusals.published("s", refusal(f"10.0.0.{n}"), NOW)
-    assert not refusals.is_repeat("s", refusal("10.0.0.1"), NOW)
-    assert refusals.is_repeat("s", refusal("10.0.0.99"), NOW)
-    assert len(refusals._known) == 10
+        refusals.published(f"s{n}", refusal(DECLARED), NOW)
+    assert not refusals.is_repeat("s1", refusal(DECLARED), NOW)
+    assert refusals.is_repeat("s99", refusal(DECLARED), NOW)
+    assert (len(refusals._known), len(refusals._published)) == (10, 10)
 
 
 def take(seen: Sightings, observed: EndpointObserved, at: Any = SEEN_AT, subject: str = "") -> Any:
@@ -261,3 +261,22 @@ def test_facts_of_a_refusal_do_not_depend_on_the_order_of_addresses() -> None:
     refusals.published("s", msgspec.structs.replace(refusal(DECLARED), observation=discovery(DECLARED, ELSEWHERE)), NOW)
     same = msgspec.structs.replace(refusal(DECLARED), observation=discovery(ELSEWHERE, DECLARED))
     assert refusals.is_repeat("s", same, NOW)
+
+
+def test_a_box_with_another_certificate_at_every_sweep_is_refused_once() -> None:
+    """How often a liar changes his certificate is up to him; the trail is not his."""
+    refusals, event = Refusals(), refusal("10.0.0.1")
+    refusals.published("s", event, SEEN_AT)
+    seen = (SeenAddress(address="10.0.0.1", fingerprint="Z" * 43 + "="),)
+    again = msgspec.structs.replace(event, observation=msgspec.structs.replace(event.observation, addresses=seen))
+    assert refusals.is_repeat("s", again, SEEN_AT + SECOND)
+
+
+def test_of_one_subject_so_many_refusals_are_published_in_an_hour() -> None:
+    refusals = Refusals()
+    for number in range(AN_HOUR_MAX):
+        assert not refusals.is_repeat("s", refusal(f"10.0.1.{number}"), SEEN_AT)
+        refusals.published("s", refusal(f"10.0.1.{number}"), SEEN_AT)
+    assert refusals.is_repeat("s", refusal("10.0.2.1"), SEEN_AT + MINUTE)
+    assert not refusals.is_repeat("other", refusal("10.0.2.1"), SEEN_AT + MINUTE)
+    assert not refusals.is_repeat("s", refusal("10.0.2.1"), SEEN_AT + 61 * MINUTE)
