@@ -12,10 +12,7 @@ import re
 import msgspec
 
 from libs.identity import unusable
-from libs.identity.model import Identity
-
-MACS_MAX = 256
-"""A box that shows more physical links than the CustomResourceDefinition can hold is not believed about them."""
+from libs.identity.model import MACS_MAX, Identity
 
 _UUID = re.compile(r"\{?([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})\}?")
 _MAC = re.compile(r"[0-9a-f]{12,40}")
@@ -57,7 +54,10 @@ class Signals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def normalise(identity: Identity) -> Signals:
-    """Return the usable signals in canonical spelling: lower case, the UUID in one of its two byte orders."""
+    """Return the usable signals in canonical spelling: lower case, the UUID in one of its two byte orders.
+
+    A box that shows more links than can be declared is not believed about them.
+    """
     macs = frozenset(filter(None, map(_mac, identity.mac_addresses[: MACS_MAX + 1])))
     return Signals(
         uuid=normalise_uuid(identity.uuid),
