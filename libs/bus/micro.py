@@ -1,5 +1,6 @@
 """Showing a process to `nats micro list`: PING, INFO and STATS, on each connection anew."""
 
+import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from nats.micro.service import Service
 
 from libs.bus.link import Link, Links
 
+STOP_SECONDS = 1.0
 _NOT_SEMANTIC = re.compile(r"^(?!\d+\.\d+\.\d+)")
 
 
@@ -24,14 +26,16 @@ async def micro_service(links: Links, name: str, version: str, description: str)
     remove = links.on_up(register)
     try:
         if (link := links.now) is not None:
-            await register(link)
+            with contextlib.suppress(nats.errors.Error, OSError):  # lost meanwhile: the next one registers
+                await register(link)
         yield
     finally:
         remove()
         if links.now is not None:
-            for service in services:
-                with contextlib.suppress(nats.errors.Error, OSError):
-                    await service.stop()
+            with contextlib.suppress(nats.errors.Error, OSError):
+                async with asyncio.timeout(STOP_SECONDS):
+                    for service in services:
+                        await service.stop()
 
 
 def _semantic(version: str) -> str:
