@@ -162,6 +162,7 @@ KINDS = (
         kind="Lease",
         plural="leases",
         unconditional_update=False,
+        put_creates=True,
         schema=_PLAIN,
         columns=(Column(name="Holder", type="string", path=".spec.holderIdentity"), _AGE),
     ),

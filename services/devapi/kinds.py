@@ -42,6 +42,8 @@ class Kind:
     """`subdomain`, `label` or `segment`: what its names may look like."""
     unconditional_update: bool = True
     """Whether a PUT may come without a resourceVersion."""
+    put_creates: bool = False
+    """Whether a PUT makes an object that is not there."""
     schema: Schema = field(default_factory=dict)
     """Structural schema. For built-in kinds only list keys, for kinds from a CustomResourceDefinition all of it."""
     custom: bool = False

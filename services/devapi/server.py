@@ -167,7 +167,8 @@ class Server:
             case "create", False:
                 entry, code = self.writes.create(call, _object(request), warnings.append), 201
             case "update", True:
-                entry = self.writes.update(call, _object(request), warnings.append)
+                entry, new = self.writes.update(call, _object(request), warnings.append)
+                code = 201 if new else 200
             case "patch", True if media == APPLY:
                 entry, new = self.writes.apply(call, bodies.decode(request.body), warnings.append)
                 code = 201 if new else 200

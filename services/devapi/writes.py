@@ -56,15 +56,18 @@ class Writes:
         item = managed.after_update(empty, item, schema=call.kind.schema, manager=manager, reset=set(), now=self._now())
         return self._store_new(call, item)
 
-    def update(self, call: Call, body: Item, warn: Warn) -> Entry:
-        """Replace an object (PUT), unless it is not what the writer has read any more."""
+    def update(self, call: Call, body: Item, warn: Warn) -> tuple[Entry, bool]:
+        """Replace an object (PUT), unless it is not what the writer has read any more; tell whether it is new."""
+        if call.kind.put_creates and self._store.get(call.kind.resource, call.key) is None:
+            self._need_right_to_create(call)
+            return self.create(call, body, warn), True
         live = self._live(call)
         body = self._shaped(call, body, warn)
         if not (body["metadata"].get("resourceVersion") or call.kind.unconditional_update):
             message = "Invalid value: 0: must be specified for an update"
             cause = Cause(field="metadata.resourceVersion", reason="FieldValueInvalid", message=message)
             raise refusal.invalid(call.kind.kind, call.kind.group, call.name, [cause])
-        return self._replace(call, live, body)
+        return self._replace(call, live, body), False
 
     def patch(self, call: Call, change: Any, media: str, warn: Warn) -> Entry:
         """Change an object by one of the three plain patch kinds."""
@@ -120,15 +123,19 @@ class Writes:
     def _apply_new(self, call: Call, config: Item, manager: Manager) -> Entry:
         if call.subresource:
             raise call.not_found()
-        act = Act("create", call.kind.group, call.kind.plural, call.namespace, call.name)
-        if not self._rbac.allows(call.user, act):
-            raise refusal.forbidden(call.kind.plural, call.kind.group, call.name, refused_because(call.user, act))
+        self._need_right_to_create(call)
         empty = {"apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": {}}
         _, owners = managed.apply(
             empty, config, schema=call.kind.schema, manager=manager, force=call.force, reset=_reset_by(call)
         )
         item = self._new(call, schema.defaulted(config, call.kind.schema) if call.kind.custom else config)
         return self._store_new(call, managed.applied(empty, item, owners, manager=manager, now=self._now()))
+
+    def _need_right_to_create(self, call: Call) -> None:
+        """Refuse who may change an object but not make one, when there is none yet."""
+        act = Act("create", call.kind.group, call.kind.plural, call.namespace, call.name)
+        if not self._rbac.allows(call.user, act):
+            raise refusal.forbidden(call.kind.plural, call.kind.group, call.name, refused_because(call.user, act))
 
     def _live(self, call: Call) -> Entry:
         live = self._store.get(call.kind.resource, call.key)

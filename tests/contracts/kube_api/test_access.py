@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contracts.kube_api.client import APPLY, GROUP, MERGE, Client, Item, Machines
+from tests.contracts.kube_api.client import GROUP, Client, Item, Machines
 
 WRITER = "system:serviceaccount:nodetrail-system:status-writer"
 
@@ -82,17 +82,22 @@ async def test_tokens_can_be_reviewed(api: Client) -> None:
     assert not wrong.get("authenticated")
 
 
-async def test_roles_come_into_force_and_go(api: Client, machines: Machines) -> None:
+async def grant(machines: Machines, account: str, **rule: object) -> str:
+    """Bind a Role of one rule about machines, and return the paths of both, as far as their kinds."""
     path = f"apis/rbac.authorization.k8s.io/v1/namespaces/{machines.namespace}"
+    rules = [{"apiGroups": ["nodetrail.dev"], "resources": ["talosmachines"], **rule}]
+    await machines.api.must("POST", f"{path}/roles", {"metadata": {"name": "one"}, "rules": rules})
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": "nodetrail-system"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "one"}
+    binding = {"metadata": {"name": "one"}, "subjects": [subject], "roleRef": reference}
+    await machines.api.must("POST", f"{path}/rolebindings", binding)
+    return path
+
+
+async def test_roles_come_into_force_and_go(api: Client, machines: Machines) -> None:
     await machines.create()
     assert (await api.ask("GET", f"{machines.path}/a", account="node-watcher")).code == 403
-    rules = [{"apiGroups": ["nodetrail.dev"], "resources": ["talosmachines"], "verbs": ["get"], "resourceNames": ["a"]}]
-    await api.must("POST", f"{path}/roles", {"metadata": {"name": "one"}, "rules": rules})
-    subject = {"kind": "ServiceAccount", "name": "node-watcher", "namespace": "nodetrail-system"}
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "one"}
-    await api.must(
-        "POST", f"{path}/rolebindings", {"metadata": {"name": "one"}, "subjects": [subject], "roleRef": reference}
-    )
+    path = await grant(machines, "node-watcher", verbs=["get"], resourceNames=["a"])
     while (await api.ask("GET", f"{machines.path}/a", account="node-watcher")).code != 200:
         pass
     assert (await api.ask("GET", f"{machines.path}/b", account="node-watcher")).code == 403
@@ -172,10 +177,10 @@ async def test_a_service_registers_a_machine_without_deciding_about_it(machines:
 
 
 async def test_an_apply_that_creates_needs_the_right_to_create(machines: Machines) -> None:
-    """The status writer may patch status only; to patch a machine that is not there is to make one."""
-    body = machines.body()
-    path = f"{machines.path}/a"
-    answer = await machines.api.ask("PATCH", path, body, APPLY, account="status-writer", fieldManager="w")
-    assert answer.code == 403
-    answer = await machines.api.ask("PATCH", path, body, MERGE, account="status-writer")
-    assert answer.code == 403
+    await grant(machines, "node-watcher", verbs=["patch"])
+    config = {"spec": {"endpoint": "192.0.2.1"}}
+    while "cannot patch" in (answer := await machines.apply(config, account="node-watcher")).message:
+        pass
+    assert (answer.code, answer.reason) == (403, "Forbidden")
+    assert "cannot create resource" in answer.message
+    assert (await machines.merge(config, account="node-watcher")).code == 404

@@ -173,7 +173,11 @@ async def test_a_lease_is_renewed_by_whoever_read_it_last(machines: Machines) ->
     assert answer.body["spec"]["renewTime"] == "2026-01-01T00:00:05.000000Z"
     stale = await machines.api.ask("PUT", f"{path}/l", {**renewed, "spec": {**spec, "holderIdentity": "two"}})
     assert (stale.code, stale.reason) == (409, "Conflict")
-    await machines.api.must("DELETE", f"{path}/l")
+    blind = await machines.api.ask("PUT", f"{path}/l", {"metadata": {"name": "l"}, "spec": spec})
+    assert (blind.code, blind.reason) == (422, "Invalid")
+    other = await machines.api.must("PUT", f"{path}/m", {"metadata": {"name": "m"}, "spec": spec})
+    assert other.code == 201, "a PUT makes a Lease that is not there"
+    await machines.api.must("DELETE", path)
 
 
 async def test_namespaces_are_there_or_made(api: Client, machines: Machines) -> None:
