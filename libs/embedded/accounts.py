@@ -7,10 +7,9 @@ kubelets that the simulator plays, `admin` for the operator.
 from __future__ import annotations
 
 import base64
+import json
 import secrets
 from pathlib import Path
-
-import yaml
 
 NAMESPACE = "nodetrail-system"
 ADMIN = "admin"
@@ -54,7 +53,8 @@ class Accounts:
         folder.mkdir(parents=True, exist_ok=True)
         paths = {account: folder / f"{account}.kubeconfig" for account in ACCOUNTS}
         for account, path in paths.items():
-            _write_private(path, yaml.safe_dump(self._kubeconfig(account, server, authority), sort_keys=False))
+            # As JSON, which is YAML with every text in quotes: a token of digits around an `e` reads as a number.
+            _write_private(path, json.dumps(self._kubeconfig(account, server, authority), indent=2))
         return paths
 
     def _kubeconfig(self, account: str, server: str, authority: bytes) -> dict[str, object]:

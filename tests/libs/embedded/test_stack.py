@@ -149,3 +149,12 @@ async def test_nats_server_keeps_its_port_and_its_streams(tmp_path: Path) -> Non
 def test_a_bad_configuration_is_told_with_the_servers_words(tmp_path: Path) -> None:
     with pytest.raises(ProcessError, match="no_such_option"):
         NatsServer(tmp_path, config="no_such_option: 1").start()
+
+
+def test_a_token_that_looks_like_a_number_stays_text_for_every_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """YAML libraries disagree about `12345678e9`: some read a number where others read text."""
+    monkeypatch.setattr("secrets.token_hex", lambda count: ("12345678e9" * count)[: 2 * count])
+    for path in Accounts().write_kubeconfigs(tmp_path, server="https://127.0.0.1:1").values():
+        assert f'"token": "{("12345678e9" * 16)[:32]}"' in path.read_text()
