@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from libs.embedded.accounts import KUBELET, SERVICE_ACCOUNTS, Accounts
+from libs.embedded.accounts import ADMIN, KUBELET, SERVICE_ACCOUNTS, Accounts
 from libs.embedded.nats_server import NatsServer
 from libs.embedded.ports import LOOPBACK, free_ports
 from libs.embedded.process import STOP_SECONDS, Process
@@ -63,6 +63,9 @@ class Stack:
         self.folder.mkdir(parents=True, exist_ok=True)
         accounts.write_token_file(tokens)
         self.kubeconfigs = accounts.write_kubeconfigs(self.folder / "kubeconfigs", server=f"http://{LOOPBACK}:{port}")
+        # Over plain HTTP kubectl keeps a kubeconfig's token to itself and sends what the URL holds.
+        with_token = f"http://kubectl:{accounts.token(ADMIN)}@{LOOPBACK}:{port}"
+        self.kubeconfigs["kubectl"] = accounts.write_kubeconfigs(self.folder / "kubectl", server=with_token)[ADMIN]
         settings: dict[str, object] = {"listen": f"{LOOPBACK}:{port}", "tokens": tokens}
         if manifests:
             settings["manifests"] = ",".join(map(str, manifests))

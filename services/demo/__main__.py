@@ -41,6 +41,7 @@ async def play(folder: Path, *, keep: bool) -> int:
                 shown.held("every part runs as a process of its own and is ready")
                 told = story.Told()
                 for step in story.STEPS:
+                    await asyncio.sleep(shown.pause_seconds)
                     shown.begin(step.name, step.shows)
                     shown.held(await step.run(on_stage, told))
                 seconds = time.monotonic() - started
@@ -59,7 +60,7 @@ def around(on_stage: stage.Stage) -> str:
     assert on_stage.stack.nats is not None  # noqa: S101 - the stage made it
     lines = [
         "It is left running; Ctrl-C stops it. In another terminal:",
-        f"  export KUBECONFIG={on_stage.stack.kubeconfigs['admin']}",
+        f"  export KUBECONFIG={on_stage.stack.kubeconfigs['kubectl']}",
         f"  kubectl get tm -n {stage.NAMESPACE}",
         f"  nats --server {on_stage.stack.nats.url} sub 'nodetrail.>'",
         f"  logs: {on_stage.stack.folder / 'logs'}",

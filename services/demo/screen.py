@@ -20,6 +20,9 @@ from services.demo.story import Step
 class Screen(Protocol):
     """What the demo tells while it runs."""
 
+    pause_seconds: float
+    """Between two steps: time to read, where a person watches."""
+
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -41,6 +44,8 @@ def choose(steps: Iterable[Step]) -> Screen:
 
 class PlainScreen:
     """A line when something begins, holds or fails, and one for each change of a machine."""
+
+    pause_seconds = 0.0
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -81,6 +86,8 @@ class PlainScreen:
 
 class LiveScreen:
     """The steps above, the machines below, redrawn in place; what was shown last stays on the terminal."""
+
+    pause_seconds = 1.5
 
     def __init__(self, console: Console, steps: Iterable[Step]) -> None:
         self._shows = {"start": "nats-server, Kubernetes API, three boxes, all services"}

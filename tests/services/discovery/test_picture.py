@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs import identity as identities
+from libs.events.model import ADDRESSES_MAX
 from libs.identity import Identity
-from services.discovery.picture import ADDRESSES_MAX, SECOND_LOOKS_MAX, Answer, Picture, Site
+from services.discovery.picture import SECOND_LOOKS_MAX, Answer, Picture, Site
 from tests.services.discovery.boxes import identity
 
 ONE, TWO = identity(1), identity(2)
