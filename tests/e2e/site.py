@@ -209,6 +209,20 @@ class Site:
             told = "; ".join(f"{e.outcome} {e.reason} {e.message}" for e in seen[-5:])
             raise NotSeenError(f"no {outcome} {reason_} {address} of {box.name}; the trail has: {told}") from None
 
+    async def told(self, box: Box, holds: Callable[[list[Any]], bool], *, what: str, seconds: float = 20) -> None:
+        """Wait until it holds of what the trail tells of the life of the box's machine, oldest first."""
+        subject = (
+            f"nodetrail.machine.*.{subjects.token(NAMESPACE)}.{subjects.token((await self.machine(box)).metadata.name)}"
+        )
+        events: list[Any] = []
+        try:
+            async with asyncio.timeout(seconds):
+                while not holds(events):
+                    await asyncio.sleep(0.1)
+                    events = [event async for event in self.trail(subject)]
+        except TimeoutError:
+            raise NotSeenError(f"{what}; {subject} has: {events}") from None
+
     async def trail(self, subject: str) -> AsyncIterator[Any]:
         """Events of the trail under a subject, oldest first, up to now."""
         sequence = 1

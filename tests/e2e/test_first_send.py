@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from libs.events import Outcome
+from libs.events import Event, MachineReadinessChanged, Outcome
 from tests.e2e.conftest import MakeSite
 from tests.e2e.site import Site, ready_of
 
@@ -22,6 +22,14 @@ async def test_discovered_approved_sent_once_converged(site: Site) -> None:
     assert (await site.state(box))["configurations_received"]["sha256"] == [sent]
     assert await site.received(other) == 0
     await site.ready(other, "AwaitingApproval")
+    await site.told(box, _is_a_whole_life, what="registered, sent and Converged, in this order")
+
+
+def _is_a_whole_life(events: list[Event]) -> bool:
+    words = [event.reason if isinstance(event, MachineReadinessChanged) else type(event).__name__ for event in events]
+    wanted = ["MachineRegistered", "AwaitingApproval", "MachineConfigurationSent", "Converged"]
+    places = [words.index(word) for word in wanted if word in words]
+    return len(places) == len(wanted) and places[0] < places[1] < places[3] and places[2] < places[3]
 
 
 async def test_the_pinned_box_is_sent_to_at_its_other_address(site: Site) -> None:
