@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
@@ -32,6 +33,7 @@ class FakeApi:
 
     async def get(self, resource: kube.Resource[TalosMachine], name: str, namespace: str = "") -> TalosMachine:
         self.reads += 1
+        await asyncio.sleep(0)  # others get their turn here, as on a real connection
         if self.broken is not None:
             raise self.broken
         found = self.machines.get((namespace, name))
@@ -53,6 +55,7 @@ class FakeApi:
         resource_version: str = "",
     ) -> TalosMachine:
         assert (manager, subresource) == (MANAGER, "status")
+        await asyncio.sleep(0)
         if self.broken is not None:
             raise self.broken
         found = self.machines[namespace, name]

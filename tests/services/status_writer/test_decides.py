@@ -176,6 +176,8 @@ async def test_a_name_is_resolved_while_facts_are_gathered() -> None:
     assert not await desk.tell(discovery(ELSEWHERE))
     assert desk.trail.tries == 0
     assert desk.api.applied == []
+    await desk.tell(discovery((THIRD, PIN)), at=SEEN_AT - SECOND)
+    assert desk.trail.decided == [("refused", "Superseded")], "it settled all the same"
 
 
 @pytest.mark.parametrize("observed", [read(ELSEWHERE), lookup(ELSEWHERE)])
