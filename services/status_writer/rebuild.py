@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from datetime import datetime
 from typing import Protocol
 
 from libs import bus, runtime
 from libs.events import EndpointDecided, Outcome, subjects
-from libs.machine import Source
+from libs.machine import Source, TalosMachine
 from services.status_writer.memory import REPEAT_AFTER
-from services.status_writer.news import StrangeObservationError
+from services.status_writer.news import News, StrangeObservationError, held_in_status
 from services.status_writer.writer import Writer
+
+Evidence = tuple[Source, datetime]
+"""By which status names an observation."""
 
 _log = runtime.log("rebuild")
 
@@ -27,18 +30,34 @@ async def rebuild(writer: Writer, streams: Streams, *, now: datetime) -> None:
 
     The machines must be known already; the observations are handled later anyway.
     """
-    count = 0
+    told = await _remember_decisions(writer, streams, now)
+    untold = _untold(writer, told)
+    found = await _remember_observations(writer, streams, untold.keys())
+    _log.info("remembered", machines=len(told), untold=len(untold))
+    for (source, at), machines in untold.items():
+        for machine in machines:
+            await writer.tell_again(machine, found.get((source, at)) or held_in_status(machine, source, at))
+
+
+async def _remember_decisions(writer: Writer, streams: Streams, now: datetime) -> dict[str, datetime]:
+    """Return when the newest told record of each machine was made, by UID."""
     told: dict[str, datetime] = {}
     async for delivery in streams.newest(subjects.TRAIL, "nodetrail.decided.>"):
         event = delivery.event
         if not isinstance(event, EndpointDecided):
             continue
-        count += 1
         if event.outcome is Outcome.RECORDED:
             told |= _remember_record(writer, event)
         elif delivery.stored_at > now - REPEAT_AFTER:
             writer.refusals.published(delivery.subject, event, delivery.stored_at)
-    coming: set[tuple[Source, datetime]] = set()
+    return told
+
+
+async def _remember_observations(
+    writer: Writer, streams: Streams, wanted: Collection[Evidence]
+) -> dict[Evidence, News]:
+    """Return those that are wanted and still in a stream."""
+    found: dict[Evidence, News] = {}
     for stream in (subjects.SIGHTINGS, subjects.TRAIL):
         async for delivery in streams.newest(stream, "nodetrail.observed.>"):
             try:
@@ -46,10 +65,9 @@ async def rebuild(writer: Writer, streams: Streams, *, now: datetime) -> None:
             except StrangeObservationError as error:
                 _log.warning("left out", why=str(error))
                 continue
-            count += 1
-            coming.add((news.source, news.made_at))
-    _log.info("remembered", subjects=count)
-    await _tell_what_was_not_told(writer, told, coming)
+            if (news.source, news.made_at) in wanted:
+                found[news.source, news.made_at] = news
+    return found
 
 
 def _remember_record(writer: Writer, event: EndpointDecided) -> dict[str, datetime]:
@@ -64,17 +82,15 @@ def _remember_record(writer: Writer, event: EndpointDecided) -> dict[str, dateti
     return {event.machine.uid: event.observed_at}
 
 
-async def _tell_what_was_not_told(
-    writer: Writer, told: dict[str, datetime], coming: set[tuple[Source, datetime]]
-) -> None:
-    """Publish what status holds and the trail does not: a crash came in between, or the trail was lost.
+def _untold(writer: Writer, told: dict[str, datetime]) -> dict[Evidence, list[TalosMachine]]:
+    """Return the machines whose status holds what the trail does not: a crash came in between, or the trail was lost.
 
-    Most such observations are delivered again and told of then; but SIGHTINGS keeps only the newest.
+    Such an observation may be delivered again and told of then; but before that a newer one can take its place.
     """
+    found: dict[Evidence, list[TalosMachine]] = {}
     for machine in writer.directory.machines():
         source, at = machine.status.observed_source, machine.status.observed_at
-        if source is None or at is None or (source, at) in coming:
-            continue
         last = told.get(machine.metadata.uid)
-        if last is None or last < at:
-            await writer.tell_again(machine, source, at)
+        if source is not None and at is not None and (last is None or last < at):
+            found.setdefault((source, at), []).append(machine)
+    return found

@@ -25,7 +25,7 @@ from services.status_writer.gate import Gate
 from services.status_writer.meant import Meant, Resolver, changes_nothing
 from services.status_writer.memory import Refusals, Settlements
 from services.status_writer.metrics import Metrics
-from services.status_writer.news import News, held_in_status, read
+from services.status_writer.news import News, read
 from services.status_writer.sightings import Box, Sightings
 from services.status_writer.turns import Turns
 
@@ -131,9 +131,8 @@ class Writer:
             self._settle_unchanged(news, self._resolver.box(box) if box is not None else self._resolver.others(news))
         return news
 
-    async def tell_again(self, machine: TalosMachine, source: Source, at: datetime) -> None:
-        """Publish the record that status holds, whose observation is no longer in any stream."""
-        news = held_in_status(machine, source, at)
+    async def tell_again(self, machine: TalosMachine, news: News) -> None:
+        """Publish the record of this observation, which status holds. Told twice, the stream keeps it once."""
         facts = self._facts(news, None, Meant(key=machine.key), machine=machine)
         if (telling := self._tell(news, self._recorded_before(facts, machine))) is not None:
             await telling
