@@ -94,6 +94,10 @@ class Stack:
         for part in parts:
             part.wait_ready()
 
+    def ended(self) -> list[Process]:
+        """Return what was started and runs no more, though nobody stopped it here."""
+        return [part.process for together in self._started for part in together if not part.process.is_running]
+
     def stop(self) -> None:
         """Stop everything, the latest first, those that were started together at once. Safe to repeat."""
         while self._started:

@@ -60,8 +60,9 @@ def _load(kubeconfig: str | None) -> Credentials:
             load_incluster_config(client_configuration=configuration)
         tls = RESTClientObject(configuration).ssl_context
     except _LOADER_ERRORS as error:
-        where = paths or "the pod's service account"
-        raise errors.KubeconfigError(f"{where} gives no way to a Kubernetes API: {error}") from error
+        where = paths or "without KUBECONFIG or ~/.kube/config, the pod's service account"
+        hint = "" if paths else "; set KUBECONFIG to a kubeconfig"
+        raise errors.KubeconfigError(f"{where} gives no way to a Kubernetes API: {error}{hint}") from error
     return Credentials(configuration.host.rstrip("/"), tls, configuration)
 
 

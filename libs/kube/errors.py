@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import msgspec
 
+from libs import runtime
+
 MESSAGE_MAX = 2048
 """Longer answers are cut: an error text ends in conditions and log lines."""
 
@@ -52,7 +54,7 @@ class Undecodable(KubeError):
     """The object was read but has another shape than its type here."""
 
 
-class KubeconfigError(KubeError):
+class KubeconfigError(KubeError, runtime.CannotStartError):
     """There is no usable kubeconfig, or the pod's service account is not there."""
 
 

@@ -8,9 +8,11 @@ import faulthandler
 import os
 import signal
 import sys
+import tomllib
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from importlib import metadata
+from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
@@ -23,6 +25,8 @@ from libs.runtime.health import Health
 from libs.runtime.logs import log, set_up_logs
 from libs.runtime.settings import CommonSettings, SettingsError, settings_from_environ, split_listen
 
+_PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+
 STOP_SECONDS = 4.5
 """After this the process ends without further asking, so that it is gone 5 s after a signal."""
 _LAST_WORDS_SECONDS = 0.2
@@ -32,7 +36,11 @@ S = TypeVar("S", bound=CommonSettings)
 _OK, _CRASHED, _WRONG_SETTINGS = 0, 1, 2
 
 
-class ListenError(Exception):
+class CannotStartError(Exception):
+    """Something that a person must mend keeps the process from starting; the text says what. No fault of the code."""
+
+
+class ListenError(CannotStartError):
     """The address of the setting LISTEN cannot be had."""
 
 
@@ -75,11 +83,14 @@ Run = Callable[[S, Service], Awaitable[None]]
 
 
 def version() -> str:
-    """Return the installed version, or `unknown` when run from a source folder."""
+    """Return the installed version, or that of the source folder it is run from."""
     try:
         return metadata.version("nodetrail")
     except metadata.PackageNotFoundError:
-        return "unknown"
+        with suppress(OSError, KeyError, tomllib.TOMLDecodeError):
+            project: dict[str, str] = tomllib.loads(_PYPROJECT.read_text())["project"]
+            return project["version"]
+    return "unknown"
 
 
 def main(
@@ -117,6 +128,10 @@ async def _live(name: str, settings: S, run: Run[S], *, serves_pages: bool) -> i
     except asyncio.CancelledError:
         if not ending.begun:
             raise
+    except CannotStartError as error:
+        logger.error("cannot start", why=str(error))  # noqa: TRY400 - a trace would hide the one sentence
+        ending.begin(why="it cannot start")
+        return _CRASHED
     except Exception:
         logger.exception("failed while stopping" if ending.begun else "crashed")
         ending.begin(why="crashed")

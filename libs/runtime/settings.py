@@ -75,7 +75,7 @@ def settings_from_environ(kind: type[S], environ: Mapping[str, str]) -> S:
             try:
                 values[field.name] = _value(kind, field.name, hints[field.name], text)
             except ValueError as error:  # msgspec.ValidationError included
-                problems.append(f"{variable}: {_first_line(error)}")
+                problems.append(f"{variable}: {_first_line(error)}{_choices(hints[field.name])}")
         elif field.required:
             problems.append(f"{variable}: is required and not set")
     problems.extend(_unknown(ours, [field.name for field in msgspec.structs.fields(kind)]))
@@ -108,6 +108,11 @@ def read_file(path: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"cannot read the file {path!r}: {error.strerror}") from error
+
+
+def _choices(hint: Any) -> str:
+    """Name what a setting may be, where that is one of a few words."""
+    return f" (one of: {', '.join(get_args(hint))})" if get_origin(hint) is typing.Literal else ""
 
 
 def _is_tuple(hint: Any) -> bool:

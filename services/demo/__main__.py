@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import signal
 import sys
 import tempfile
 import time
+from collections.abc import Coroutine
 from pathlib import Path
 
 from libs import runtime
@@ -21,17 +23,23 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave everything running afterwards, until Ctrl-C")
     arguments = parser.parse_args()
     runtime.set_up_logs(log_format="text", log_level="error")  # the screen tells; the parts log into files
-    with tempfile.TemporaryDirectory(prefix="nodetrail-demo-") as folder:
-        try:
-            return asyncio.run(play(Path(folder), keep=arguments.keep))
-        except KeyboardInterrupt:
-            print("interrupted; everything was stopped", file=sys.stderr)  # noqa: T201
-            return 130
+    # A script's background job ignores Ctrl-C, and still has to end when it is told to.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    folder = Path(tempfile.mkdtemp(prefix="nodetrail-demo-"))
+    try:
+        code = asyncio.run(play(folder, keep=arguments.keep))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("interrupted; everything was stopped", file=sys.stderr)  # noqa: T201
+        code = 130
+    if code == 1:
+        print(f"Everything was stopped. The logs are in {folder / 'logs'}", file=sys.stderr)  # noqa: T201
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    return code
 
 
 async def play(folder: Path, *, keep: bool) -> int:
     """Play every step in order; the first that does not hold ends the demo and is named."""
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
     shown = screen.choose(story.STEPS)
     started = time.monotonic()
     with shown:
@@ -39,20 +47,39 @@ async def play(folder: Path, *, keep: bool) -> int:
         try:
             async with stage.stage(folder, shown.machines) as on_stage:
                 shown.held("every part runs as a process of its own and is ready")
-                told = story.Told()
-                for step in story.STEPS:
-                    await asyncio.sleep(shown.pause_seconds)
-                    shown.begin(step.name, step.shows)
-                    shown.held(await step.run(on_stage, told))
-                seconds = time.monotonic() - started
-                shown.say(f"Every step was seen to hold, in {seconds:.0f} s.")
+                await _unless_a_part_ends(on_stage, _tell(on_stage, shown))
+                shown.say(f"Every step was seen to hold, in {time.monotonic() - started:.0f} s.")
                 if keep:
                     shown.say(around(on_stage))
-                    await asyncio.Event().wait()
+                    await on_stage.until_a_part_ends()
         except (story.NotSeenError, ProcessError) as error:
             shown.failed(str(error))
             return 1
     return 0
+
+
+async def _tell(on_stage: stage.Stage, shown: screen.Screen) -> None:
+    told = story.Told()
+    for step in story.STEPS:
+        await asyncio.sleep(shown.pause_seconds)
+        shown.begin(step.name, step.shows)
+        shown.held(await step.run(on_stage, told))
+
+
+async def _unless_a_part_ends(on_stage: stage.Stage, telling: Coroutine[None, None, None]) -> None:
+    """Tell the story, and break off with the cause when one of its parts has ended."""
+    story_told = asyncio.ensure_future(telling)
+    part_ends = asyncio.ensure_future(on_stage.until_a_part_ends())
+    try:
+        await asyncio.wait({story_told, part_ends}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (story_told, part_ends):
+            if task.done():
+                task.result()
+                return
+    finally:
+        for task in (story_told, part_ends):
+            task.cancel()
+        await asyncio.gather(story_told, part_ends, return_exceptions=True)
 
 
 def around(on_stage: stage.Stage) -> str:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 
@@ -22,6 +22,8 @@ from services.demo.story import BOXES, NotSeenError, was_refused
 
 NAMESPACE = "nodetrail"
 MANIFESTS = Path(__file__).resolve().parents[2] / "deploy" / "k8s"
+ADDRESSES = (11, 12, 13, 112, 113, 201)
+"""The last numbers of the addresses that the story uses."""
 SERVICES = ("simulator", "discovery", "node_watcher", "machine_reconciler", "status_writer")
 
 Watcher = Callable[[dict[str, TalosMachine]], None]
@@ -47,6 +49,13 @@ class Stage:
         self._operator = operator
         self._nats = nats
         self._names = {uuid_of(number): name for number, name in enumerate(BOXES, 1)}
+
+    async def until_a_part_ends(self) -> NoReturn:
+        """Raise `NotSeenError` as soon as a process ends that should run: whatever is waited for then is in vain."""
+        while not (ended := self.stack.ended()):  # noqa: ASYNC110 - children tell nobody that they end
+            await asyncio.sleep(0.2)
+        part = ended[0]
+        raise NotSeenError(f"{part.name} has ended with {part.exit_code}; its last words are in {part.log_file}")
 
     @property
     def machines(self) -> dict[str, TalosMachine]:
@@ -160,13 +169,18 @@ def fleet_of(subnet: str) -> dict[str, object]:
 
 
 def free_subnet() -> str:
-    """The first 127.86.x that nobody answers on, so that two demos can run side by side."""
+    """The first 127.86.x of which every address of the story is free, so that two demos can run side by side."""
     for third in range(256):
         subnet = f"127.86.{third}"
-        with socket.socket() as probe:
-            try:
-                probe.bind((f"{subnet}.11", DEFAULT_PORT))
-            except OSError:
-                continue
+        if all(map(_is_free, (f"{subnet}.{last}" for last in ADDRESSES))):
             return subnet
-    raise OSError(f"every 127.86.x.11:{DEFAULT_PORT} is in use here: is another demo left running?")
+    raise NotSeenError(f"no 127.86.x is free on port {DEFAULT_PORT} here: are other demos left running?")
+
+
+def _is_free(address: str) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((address, DEFAULT_PORT))
+        except OSError:
+            return False
+    return True

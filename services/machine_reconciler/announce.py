@@ -80,10 +80,25 @@ class Announcer:
     def written(self, before: TalosMachine, after: TalosMachine) -> None:
         """The status was written; says which conditions changed their status or reason."""
         self._readiness(before, after)
+        self._maintenance(before, after)
         old, new = condition(before, IDENTITY_CONFLICT), condition(after, IDENTITY_CONFLICT)
         if new is not None and (old is None or old.status != new.status):
             kind: Literal["Normal", "Warning"] = "Warning" if new.status == "True" else "Normal"
             self._say(after, kind, IDENTITY_CONFLICT, new.message, "Compare")
+
+    def _maintenance(self, before: TalosMachine, after: TalosMachine) -> None:
+        """A machine that was configured long ago shows up in maintenance mode: wiped, or somebody else."""
+        if not after.was_sent:
+            return
+        known = {after.sent_to, *(seen.fingerprint for seen in before.status.maintenance)}
+        for seen in after.status.maintenance:
+            if seen.fingerprint not in known:
+                message = (
+                    f"a box in maintenance mode at {', '.join(seen.addresses[:4])} shows this identity, with the "
+                    f"certificate {seen.fingerprint}: a twin, or this machine after a wipe; if it is the machine, "
+                    "pin that certificate (spec.maintenanceFingerprint) to have it configured anew"
+                )
+                self._say(after, "Warning", "SeenInMaintenance", message, "Compare")
 
     def _readiness(self, before: TalosMachine, after: TalosMachine) -> None:
         old, new = ready_condition(before), ready_condition(after)

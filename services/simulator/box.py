@@ -43,7 +43,7 @@ class Site(Protocol):
     def changed(self, box: Box) -> None: ...
 
 
-class AddressTakenError(Exception):
+class AddressTakenError(runtime.CannotStartError):
     """Somebody else has the address."""
 
 

@@ -42,7 +42,7 @@ def test_reads_what_is_set_and_defaults_the_rest() -> None:
         pytest.param("RANGES", "bad", "not a range", id="its own check"),
         pytest.param("LISTEN", "8080", "host:port", id="no host"),
         pytest.param("LISTEN", "127.0.0.1:70000", "host:port", id="no port"),
-        pytest.param("LOG_FORMAT", "xml", "xml", id="not in the list"),
+        pytest.param("LOG_FORMAT", "xml", "one of: auto, text, json", id="not in the list"),
         pytest.param("NATS_URL", "nats://a:1,b", "nats://host", id="no URL"),
         pytest.param("KEY_FILE", "/nowhere/key", "/nowhere/key", id="unreadable file"),
         pytest.param("RANGE", "x", "is not a setting", id="unknown"),

@@ -270,3 +270,14 @@ async def test_people_are_told_of_each_transition_once(world: World) -> None:
     await world.round()
     await world.round()
     assert world.told == [("Normal", "Converged"), ("Warning", "CurrentConfigUnavailable")]
+
+
+async def test_people_are_told_once_of_a_box_in_maintenance_mode_that_shows_a_sent_identity(world: World) -> None:
+    await world.round()
+    _see(world, ELSEWHERE, OTHER)
+    await world.round()
+    await world.round()
+    assert world.told.count(("Warning", "SeenInMaintenance")) == 1
+    _see(world, ELSEWHERE, PIN)
+    await world.round()
+    assert world.told.count(("Warning", "SeenInMaintenance")) == 1, "its own certificate, from before it was sent"
