@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def main() -> int:
     """Measure every row; 1 when one has missed its target."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="nodetrail-bench-") as name, console.status("measuring") as status:
         folder = Path(name)
