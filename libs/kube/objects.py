@@ -14,6 +14,10 @@ from urllib.parse import quote
 import msgspec
 
 from libs import machine
+from libs.identity import UUID_MAX
+
+ADDRESS_MAX = 64
+"""Longer than any address is."""
 
 
 class _Object(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -69,8 +73,15 @@ class Node(_Object, frozen=True, kw_only=True):
     status: NodeStatus = NodeStatus()
 
     def addresses(self, kind: str = "InternalIP") -> tuple[str, ...]:
-        """Return the addresses of one type, in the order the Node lists them."""
-        return tuple(a.address for a in self.status.addresses or () if a.type == kind and a.address)
+        """Return the addresses of one type, in the order the Node lists them; text too long for one is left out."""
+        listed = (a.address for a in self.status.addresses or () if a.type == kind)
+        return tuple(address for address in listed if 0 < len(address) <= ADDRESS_MAX)
+
+    @property
+    def system_uuid(self) -> str:
+        """The box's SMBIOS UUID, or nothing: a kubelet may write what it likes, and long text identifies nothing."""
+        uuid = self.status.node_info.system_uuid
+        return uuid if len(uuid) <= UUID_MAX else ""
 
     @property
     def is_ready(self) -> bool:

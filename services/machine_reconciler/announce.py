@@ -17,6 +17,7 @@ from libs.events import (
     SeenAddress,
     subjects,
 )
+from libs.events.model import ADDRESSES_MAX
 from libs.machine import Ready, Source, TalosMachine, condition, dial_endpoint, ready_condition
 from libs.machine.readiness import IDENTITY_CONFLICT
 
@@ -155,13 +156,13 @@ class Announcer:
         subject = subjects.observed_lookup(*machine.key)
         event = EndpointObserved(
             source=Source.LOOKUP,
-            addresses=tuple(SeenAddress(address=address) for address in node.addresses()),
+            addresses=tuple(SeenAddress(address=address) for address in node.addresses()[:ADDRESSES_MAX]),
             machine=ref(machine),
             node=NodeRef(
                 name=node.metadata.name,
                 uid=node.metadata.uid,
                 resource_version=node.metadata.resource_version,
-                system_uuid=node.status.node_info.system_uuid,
+                system_uuid=node.system_uuid,
             ),
         )
         message_id = f"{subject}/{machine.metadata.uid}/{once}"

@@ -64,7 +64,7 @@ class Machines:
 
     def meant_by(self, node: kube.Node) -> frozenset[Key]:
         """Return the machines that a Node may be: those that name it, and those with its system UUID."""
-        by_uuid = self._identities.find(Identity(uuid=node.status.node_info.system_uuid))
+        by_uuid = self._identities.find(Identity(uuid=node.system_uuid))
         return frozenset(self._by_node.get(node.metadata.name, ())).union(by_uuid.matching, by_uuid.weak)
 
     def _forget_names(self, machine: TalosMachine) -> None:

@@ -20,13 +20,13 @@ class Nodes:
         """Take in a Node as last heard."""
         self.remove(node)
         self._nodes[node.metadata.name] = node
-        self._by_uuid.setdefault(normalise_uuid(node.status.node_info.system_uuid), set()).add(node.metadata.name)
+        self._by_uuid.setdefault(normalise_uuid(node.system_uuid), set()).add(node.metadata.name)
 
     def remove(self, node: kube.Node) -> None:
         """Forget a Node; an unknown one is no fault."""
         known = self._nodes.pop(node.metadata.name, None)
         if known is not None:
-            uuid = normalise_uuid(known.status.node_info.system_uuid)
+            uuid = normalise_uuid(known.system_uuid)
             names = self._by_uuid[uuid]
             names.discard(node.metadata.name)
             if not names:

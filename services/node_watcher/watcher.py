@@ -10,14 +10,11 @@ import msgspec
 
 from libs import bus, events, kube, runtime
 from libs.events import EndpointObserved, NodeRef, SeenAddress, subjects
-from libs.identity import UUID_MAX
 from libs.machine import Source
 
 PUBLISHERS = 16
 ADDRESSES_MAX = 64
 """More than any node has."""
-ADDRESS_MAX = 64
-"""Longer than any address is."""
 
 _log = runtime.log("watcher")
 
@@ -92,22 +89,20 @@ class Watcher:
 
 def said(node: kube.Node) -> Said:
     """Return the part of a Node that can be news."""
-    return Said(node.metadata.uid, frozenset(node.addresses()), node.status.node_info.system_uuid)
+    return Said(node.metadata.uid, frozenset(node.addresses()), node.system_uuid)
 
 
 def observation(node: kube.Node) -> tuple[EndpointObserved, str, str]:
     """Return the event, its subject, and the message id that makes a repeat of this very version harmless."""
     subject = subjects.observed_node(node.metadata.name)
-    system_uuid = node.status.node_info.system_uuid
     event = EndpointObserved(
         source=Source.NODE,
-        addresses=tuple(SeenAddress(address=a) for a in node.addresses() if len(a) <= ADDRESS_MAX)[:ADDRESSES_MAX],
+        addresses=tuple(SeenAddress(address=address) for address in node.addresses()[:ADDRESSES_MAX]),
         node=NodeRef(
             name=node.metadata.name,
             uid=node.metadata.uid,
             resource_version=node.metadata.resource_version,
-            # A kubelet may write what it likes here; text this long identifies nothing.
-            system_uuid=system_uuid if len(system_uuid) <= UUID_MAX else "",
+            system_uuid=node.system_uuid,
         ),
     )
     return event, subject, f"{subject}/{node.metadata.uid}/{node.metadata.resource_version}"

@@ -134,3 +134,12 @@ def test_addresses_of_a_machine_are_its_nodes_or_unknown() -> None:
 )
 def test_whether_a_node_lists_what_is_dialled(dial: str, listed: bool) -> None:
     assert lists(node("one", "not an address", f"::ffff:{HERE}"), dial) is listed
+
+
+def test_a_kubelet_that_writes_novels_is_read_as_far_as_it_makes_sense() -> None:
+    nodes, odd = Nodes(), node("told", HERE, "1" * 70_000, uuid="U" * 70_000)
+    nodes.put(odd)
+    assert (odd.addresses(), odd.system_uuid) == ((HERE,), "")
+    assert nodes.addresses_of(machine(), told="told") == (HERE,)
+    nodes.remove(odd)
+    assert nodes.addresses_of(machine(), told="told") is None
